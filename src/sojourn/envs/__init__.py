@@ -1,0 +1,1 @@
+"""The worlds. Each folder is one environment; `registry` finds them by name."""

@@ -1,0 +1,1 @@
+"""What crosses a boundary: messages, environment results, trajectories and errors. Imports nothing of Sojourn."""
