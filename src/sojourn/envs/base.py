@@ -1,7 +1,7 @@
 """The contract of an environment: Gymnasium's words, asynchronous, text in and text out.
 
 What a server shares between episodes (recipes, an index, a JVM pool) is an `EnvService`; one episode is an `Env`.
-Whoever writes an environment subclasses both, and gets snapshot and restore by verified replay unless it overrides them.
+Whoever writes an environment subclasses both; on `ReplayEnv` snapshot and restore come for free, by verified replay.
 """
 
 from __future__ import annotations

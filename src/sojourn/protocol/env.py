@@ -111,8 +111,8 @@ class EnvSpec(BaseModel):
     execution: Literal["inline", "thread", "process"] = "inline"
     views: tuple[str, ...] = ("full",)
     """Renderings of one world; the first is the default. A session keeps its view for life."""
-    action_help: str
-    """Rules and action grammar for a model that reads the default view (goes into the prompt)."""
+    action_help: dict[str, str]
+    """For each view: the rules and the action grammar, for the prompt of a model that reads it."""
     default_horizon: int
     """Turns of the published protocol."""
     init_schema: dict[str, Any] = Field(default_factory=dict)

@@ -137,5 +137,4 @@ def from_problem(document: dict[str, Any], status: int = 500) -> ServiceError:
     slug = str(document.get("type", "")).rpartition(":")[2]
     cls = _BY_SLUG.get(slug, ServiceError)
     extra = {k: v for k, v in document.items() if k not in {"type", "title", "status", "detail"}}
-    error = cls(str(document.get("detail") or f"HTTP {status}"), **extra)
-    return error
+    return cls(str(document.get("detail") or f"HTTP {status}"), **extra)
