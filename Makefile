@@ -1,0 +1,46 @@
+# `make demo` and `make test` need Python 3.11, git and make; each installs what it needs into .venv first.
+# ARGS reaches the command: make test ARGS="tests/rollout -x"; make demo ARGS="--seed 1".
+
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: demo test check docs wheel-test format clean help
+
+help:
+	@echo "make demo        train an agent and watch it get better (ten minutes on two cores)"
+	@echo "make test        run the tests"
+	@echo "make check       ruff, mypy, import-linter"
+	@echo "make docs        build the documentation into site/"
+	@echo "make wheel-test  build the wheel, install it in a clean environment, serve, play and evaluate from it"
+	@echo "make format      let ruff rewrite the sources"
+
+.venv/.installed: pyproject.toml constraints.txt scripts/bootstrap.sh
+	@bash scripts/bootstrap.sh
+
+demo: .venv/.installed
+	$(BIN)/sojourn demo $(ARGS)
+
+# One thread a process: the tests are many and small, and two thread pools on two cores only fight.
+test: .venv/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+docs: .venv/.installed
+	$(BIN)/mkdocs build --strict --quiet
+
+wheel-test: .venv/.installed
+	bash scripts/wheel_test.sh
+
+format: .venv/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
