@@ -1,0 +1,87 @@
+"""Token losses and their aggregation, as pure functions on flat action tokens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Aggregation = Literal["sequence_mean", "token_mean", "constant"]
+KLEstimator = Literal["k1", "k2", "k3"]
+
+LOG_RATIO_LIMIT = 20.0
+"""Log-ratios beyond this are clamped: a ratio never overflows, and such a token has no gradient of its own."""
+REF_LOG_RATIO_LIMIT = 10.0
+"""The same for the reference policy, as in verl and AgentGym-RL."""
+
+
+def token_weights(trajectory: Tensor, how: Aggregation, *, constant: float) -> Tensor:
+    """Weight of each token in a minibatch's loss; the loss is then a plain weighted sum.
+
+    With N trajectories, of which a token's own has n tokens, and M tokens in all: `sequence_mean` gives 1/(N n), so
+    that every trajectory counts alike (GRPO); `token_mean` gives 1/M (DAPO); `constant` gives 1/(N constant), so that
+    a long episode is not attenuated (Dr. GRPO).
+
+    Args:
+        trajectory: index of each token's trajectory; rows of one trajectory share it.  # [M]
+        how: which of the three.
+        constant: tokens; the divisor of `constant`.
+
+    Returns:
+        Weights.  # [M]
+    """
+    tokens = trajectory.numel()
+    if not tokens:
+        return torch.zeros(0, device=trajectory.device)
+    counts = torch.bincount(trajectory)
+    trajectories = int((counts > 0).sum())
+    if how == "token_mean":
+        return torch.full((tokens,), 1.0 / tokens, device=trajectory.device)
+    if how == "constant":
+        return torch.full((tokens,), 1.0 / (trajectories * constant), device=trajectory.device)
+    return torch.reciprocal(trajectories * counts[trajectory].float())
+
+
+def log_ratio(logprobs: Tensor, old_logprobs: Tensor, limit: float = LOG_RATIO_LIMIT) -> Tensor:
+    """log(pi / pi_old), clamped to +-`limit`.  # [M]"""
+    return (logprobs - old_logprobs).clamp(-limit, limit)
+
+
+def clipped_policy_loss(
+    ratio: Tensor, advantages: Tensor, *, clip_low: float, clip_high: float, dual_clip: float | None = None
+) -> Tensor:
+    """PPO's clipped surrogate, negated: max(-r A, -clip(r, 1 - low, 1 + high) A).
+
+    Args:
+        ratio: pi / pi_old.  # [M]
+        advantages: # [M]
+        clip_low: lower clip, as a distance from 1.
+        clip_high: upper clip; larger than `clip_low` in DAPO's clip-higher.
+        dual_clip: where the advantage is negative, the loss is at most this times its size (arXiv 1912.09729).
+
+    Returns:
+        Loss of each token.  # [M]
+    """
+    loss = torch.max(-ratio * advantages, -ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
+    if dual_clip is None:
+        return loss
+    return torch.where(advantages < 0, torch.min(loss, -dual_clip * advantages), loss)
+
+
+def truncated_importance(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: float) -> Tensor:
+    """min(pi_old / pi_rollout, cap), detached: corrects for an engine whose numerics are not the trainer's.  # [M]"""
+    return log_ratio(old_logprobs, rollout_logprobs).exp().clamp(max=cap).detach()
+
+
+def kl_estimate(kind: KLEstimator, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """Per-token estimate of KL(pi || ref) from samples of pi: k1, k2 or k3 (http://joschu.net/blog/kl-approx.html).
+
+    As a loss, k1 has a gradient of mean zero; k2 and k3 pull towards the reference.  # [M]
+    """
+    delta = log_ratio(logprobs, ref_logprobs, REF_LOG_RATIO_LIMIT)
+    if kind == "k1":
+        return delta
+    if kind == "k2":
+        return 0.5 * delta**2
+    return torch.exp(-delta) + delta - 1
