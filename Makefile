@@ -33,7 +33,7 @@ check: .venv/.installed
 	$(BIN)/lint-imports --no-logo
 
 docs: .venv/.installed
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel-test: .venv/.installed
 	bash scripts/wheel_test.sh
