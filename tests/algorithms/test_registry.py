@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import sys
+from textwrap import dedent
+
+import pytest
+
+from sojourn.algorithms.base import Algorithm
+from sojourn.algorithms.grpo import GRPO
+from sojourn.algorithms.registry import BUILTIN, load, names
+from sojourn.protocol.errors import UsageError
+
+
+def test_builtin():
+    assert load("grpo") is GRPO
+    assert set(BUILTIN) <= set(names())
+    for name in BUILTIN:
+        assert load(name).Config.model_fields["name"].default == name
+
+
+def test_unknown_name_is_told_the_nearest():
+    with pytest.raises(UsageError, match=r"no algorithm 'grpoo', did you mean 'grpo'\?"):
+        load("grpoo")
+
+
+@pytest.fixture
+def third_party(tmp_path, monkeypatch):
+    """An installed distribution with one algorithm in one file, found by its entry point."""
+    (tmp_path / "plain_pg.py").write_text(
+        dedent(
+            """
+            from typing import Literal
+            import torch
+            from sojourn.algorithms.base import Advantages, Algorithm, AlgorithmConfig, LossOutput
+            from sojourn.algorithms.losses import token_weights
+
+            class Config(AlgorithmConfig):
+                name: Literal["plain_pg"] = "plain_pg"
+                baseline: float = 0.5
+
+            class PlainPG(Algorithm[Config]):
+                Config = Config
+
+                def advantages(self, episodes):
+                    returns = (episodes.returns - self.config.baseline).float()
+                    return Advantages(returns[episodes.trajectory], torch.ones_like(episodes.truncated))
+
+                def weights(self, trajectory):
+                    return token_weights(trajectory, "token_mean", constant=1)
+
+                def loss(self, tokens):
+                    return LossOutput(-(tokens.logprobs * tokens.advantages * tokens.weights).sum())
+            """
+        )
+    )
+    info = tmp_path / "plain_pg-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plain-pg\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[sojourn.algorithms]\nplain_pg = plain_pg:PlainPG\nbroken = plain_pg:Config\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("plain_pg", None)
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_third_party_algorithm_is_one_file_and_one_entry_point():
+    assert "plain_pg" in names()
+    found = load("plain_pg")
+    assert issubclass(found, Algorithm)
+    assert found(found.Config(name="plain_pg")).config.baseline == 0.5
+    with pytest.raises(UsageError, match="'broken' does not lead to an Algorithm"):
+        load("broken")
