@@ -95,7 +95,7 @@ class TrainPolicy:
         self._autocast = getattr(torch, autocast) if autocast else None
         self.model = model
         model.train(False)  # no dropout: ratios compare one function of the weights with itself
-        self._adapted = lora is not None
+        self.adapted = lora is not None
         if lora:
             _adapt(model, lora)
         self._reference = copy.deepcopy(model).requires_grad_(False) if reference and not lora else None
@@ -123,7 +123,7 @@ class TrainPolicy:
 
     def reference_logprobs(self, batch: TrainBatch, rows: Sequence[int], token_budget: int) -> Tensor:
         """The same under the frozen start policy.  # [M]"""
-        if self._adapted:
+        if self.adapted:
             with _without_adapters(self.model):
                 return self._logprobs(self.model, batch, rows, token_budget)
         assert self._reference is not None, "the policy was built without a reference"
@@ -147,7 +147,7 @@ class TrainPolicy:
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """The whole model's weights under its own names, adapters merged in: what an engine loads."""
-        if not self._adapted:
+        if not self.adapted:
             for name, parameter in self.model.named_parameters():
                 yield name, parameter.detach()
         else:

@@ -1,0 +1,192 @@
+"""Checkpoints: everything an exact resume needs, written whole or not at all.
+
+    checkpoints/step_000010/
+        model/            the policy as a Hugging Face directory, adapters merged in: usable by itself
+        trained.safetensors    the parameters in training (only where they are not the model: LoRA)
+        optimizer.safetensors
+        state.json        step, task order, horizon, metrics offset, config and its hash
+        manifest.json     SHA-256 of every other file
+
+A directory appears under its name by one rename, after every file has reached the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sojourn.protocol.errors import UsageError
+from sojourn.trainer.policy import TrainPolicy
+from sojourn.trainer.tasks import SamplerState
+
+
+class RunState(BaseModel):
+    """What a run is besides its tensors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: int
+    """Finished training steps; also the version of the weights."""
+    sampler: SamplerState
+    horizon: dict[str, Any]
+    metrics_offset: int
+    config: dict[str, Any]
+    config_hash: str
+
+
+class Checkpoint(NamedTuple):
+    """One that was read and proved whole."""
+
+    path: Path
+    state: RunState
+    trained: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    torch_rng: Tensor
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        directory: `checkpoints/` of the run.
+        keep: how many of the last to keep.
+    """
+
+    def __init__(self, directory: Path, *, keep: int = 2) -> None:
+        self.directory = directory
+        self.keep = keep
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint, oldest first."""
+        found = self.directory.glob("step_*") if self.directory.is_dir() else ()
+        return sorted(int(path.name.removeprefix("step_")) for path in found)
+
+    def path(self, step: int) -> Path:
+        return self.directory / f"step_{step:06d}"
+
+    def save(self, state: RunState, policy: TrainPolicy, tokenizer: PreTrainedTokenizerBase | None = None) -> Path:
+        """Write the checkpoint of `state.step`, then drop those beyond the last `keep`."""
+        target = self.path(state.step)
+        scratch = self.directory / f".writing_{target.name}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        save_model(scratch / "model", policy.model, policy.named_weights(), tokenizer)
+        if policy.adapted:
+            save_file(_contiguous(policy.trained_weights()), scratch / "trained.safetensors")
+        tensors = {**policy.optimizer_tensors(), "torch_rng": torch.get_rng_state()}
+        save_file(_contiguous(tensors), scratch / "optimizer.safetensors")
+        (scratch / "state.json").write_text(state.model_dump_json(indent=1))
+        _seal(scratch)
+        shutil.rmtree(target, ignore_errors=True)
+        scratch.rename(target)
+        _fsync(self.directory)
+        for step in self.steps()[: -self.keep]:
+            shutil.rmtree(self.path(step))
+        return target
+
+    def latest(self, *, fall_back: bool = False, on_note: Callable[[str], None] = lambda _: None) -> Checkpoint:
+        """Read the last checkpoint.
+
+        Args:
+            fall_back: take the one before where the last is corrupted, and say so through `on_note`.
+
+        Raises:
+            UsageError: there is none, or the last one is corrupted.
+        """
+        steps = self.steps()
+        if not steps:
+            raise UsageError(f"nothing to resume: no checkpoint in {self.directory}")
+        for step in reversed(steps):
+            try:
+                return read(self.path(step))
+            except UsageError as error:
+                if not fall_back or step == steps[0]:
+                    raise
+                on_note(f"{error}; falling back")
+        raise AssertionError("unreachable")
+
+
+def save_model(
+    directory: Path,
+    model: PreTrainedModel,
+    weights: Iterable[tuple[str, Tensor]],
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> None:
+    """Write a policy as a Hugging Face directory that `model: PATH` and `transformers` load."""
+    directory.mkdir(parents=True)
+    save_file(_contiguous(dict(weights)), directory / "model.safetensors", metadata={"format": "pt"})
+    model.config.save_pretrained(directory)
+    if model.generation_config is not None:
+        model.generation_config.save_pretrained(directory)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(directory)
+
+
+def read(path: Path) -> Checkpoint:
+    """Read one checkpoint.
+
+    Raises:
+        UsageError: it is not whole; the message names it and the file at fault.
+    """
+    _verify(path)
+    try:
+        state = RunState.model_validate_json((path / "state.json").read_text())
+    except ValidationError as error:
+        raise UsageError(f"checkpoint {path} is of another version of Sojourn: {error.error_count()} keys") from error
+    adapters = path / "trained.safetensors"
+    trained = load_file(adapters if adapters.exists() else path / "model" / "model.safetensors")
+    optimizer = load_file(path / "optimizer.safetensors")
+    return Checkpoint(path, state, trained, optimizer, optimizer.pop("torch_rng"))
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """SHA-256 of a config's canonical JSON."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def _seal(directory: Path) -> None:
+    """Write the manifest and bring every file to the disk."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    manifest = {str(path.relative_to(directory)): _sha256(path) for path in files}
+    (directory / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    for path in directory.rglob("*"):
+        _fsync(path)
+    _fsync(directory)
+
+
+def _verify(path: Path) -> None:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        broken = [name for name, digest in manifest.items() if _sha256(path / name) != digest]
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"checkpoint {path} is corrupted: {error}") from error
+    if broken:
+        raise UsageError(f"checkpoint {path} is corrupted: {', '.join(broken)} changed since it was written")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
