@@ -1,0 +1,1 @@
+"""Environment servers as a trainer sees them: one server (`session`), several (`pool`)."""

@@ -4,6 +4,7 @@ SojournError
 ├── UsageError                what a person can get wrong; the CLI prints one line and exits with 2
 ├── ServiceError              has an HTTP status and a slug; crosses the wire as an RFC 9457 problem
 │   ├── BadRequest            400  malformed body, unknown field
+│   │   ├── BodyTooLarge      413
 │   │   ├── InvalidInit       422  init / inject that the environment cannot take
 │   │   └── SnapshotInvalid   422  corrupted, foreign or of another version
 │   ├── Unauthorized          401
@@ -71,6 +72,10 @@ class ServiceError(SojournError):
 
 class BadRequest(ServiceError):
     status, slug = 400, "bad-request"
+
+
+class BodyTooLarge(BadRequest):
+    status, slug = 413, "body-too-large"
 
 
 class InvalidInit(BadRequest):

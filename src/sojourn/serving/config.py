@@ -1,0 +1,57 @@
+"""Limits, leases and tokens of one environment server."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+MIB = 1 << 20
+
+
+class ServingConfig(BaseModel):
+    """How one worker process serves. The defaults suit text environments on one machine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    worker: str = Field(default="w0", pattern=r"^[a-z0-9-]{1,32}$")
+    """Prefix of every session id, so that an id names its worker."""
+    max_sessions: int = Field(default=1024, ge=1)
+    """Open sessions; one more is answered 429."""
+    retry_after_s: float = Field(default=1.0, gt=0)
+    """What a 429 tells the client to wait."""
+    lease_s: float = Field(default=600.0, gt=0)
+    """How long a session lives without being used or renewed, unless its creator says otherwise."""
+    max_lease_s: float = Field(default=86_400.0, gt=0)
+    sweep_s: float = Field(default=1.0, gt=0)
+    """How often expired sessions are looked for."""
+    deadline_s: float = Field(default=30.0, gt=0)
+    """The longest one operation on one world may take, waiting for a thread included."""
+    threads: int = Field(default=16, ge=1)
+    """Threads shared by the environments whose `spec.execution` is `thread`."""
+    max_body_bytes: int = Field(default=MIB, ge=1024)
+    max_batch: int = Field(default=1024, ge=1)
+    """Items of one `/v1/steps` request."""
+    max_fork: int = Field(default=256, ge=1)
+    """Children of one fork request."""
+    max_snapshot_bytes: int = Field(default=64 * MIB, ge=1024)
+    """The largest single snapshot, taken here or uploaded."""
+    snapshot_store_bytes: int = Field(default=512 * MIB, ge=1024)
+    """All stored snapshots together; the least recently used are evicted."""
+    drain_s: float = Field(default=10.0, ge=0)
+    """How long a shutdown waits for operations in flight."""
+    token: SecretStr | None = None
+    """Bearer token that may do everything; None leaves the server open (loopback only)."""
+    step_token: SecretStr | None = None
+    """Second token that may only step."""
+
+    @model_validator(mode="after")
+    def _tokens(self) -> Self:
+        if self.step_token is not None and self.token is None:
+            raise ValueError("step_token needs a token beside it: without one everybody may do everything")
+        for secret in (self.token, self.step_token):
+            if secret is not None and not secret.get_secret_value():
+                raise ValueError("a token must not be empty")
+        if self.token is not None and self.token == self.step_token:
+            raise ValueError("token and step_token must differ")
+        return self

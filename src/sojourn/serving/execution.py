@@ -1,0 +1,101 @@
+"""Runs an environment's operations without letting it hang or fall on the server.
+
+`inline` environments run on the event loop, `thread` ones in a bounded pool; both have a deadline. What an environment
+raises on purpose (`ServiceError`) passes; anything else becomes `EnvironmentFailed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sojourn.protocol.env import EnvSpec
+from sojourn.protocol.errors import DeadlineExceeded, EnvironmentFailed, ServiceError, TooMany, UsageError
+
+T = TypeVar("T")
+logger = logging.getLogger("sojourn.serving")
+
+
+class StillRunning(DeadlineExceeded):
+    """The deadline passed while a thread was at work; it cannot be stopped, only waited for."""
+
+    def __init__(self, detail: str, work: Future[Any]) -> None:
+        super().__init__(detail)
+        self.work = work
+
+
+class Executor:
+    """Where environments run, and for how long they may."""
+
+    def __init__(self, deadline_s: float, threads: int) -> None:
+        self._deadline_s = deadline_s
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="sojourn-env")
+
+    @staticmethod
+    def check(spec: EnvSpec) -> None:
+        """Raises `UsageError` for an execution that this server does not offer."""
+        if spec.execution == "process":
+            raise UsageError(f"environment {spec.name!r} wants a process for each world, which this server cannot give")
+
+    async def run(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
+        """Run one operation of an environment.
+
+        Raises:
+            ServiceError: what the environment refused, as it is.
+            DeadlineExceeded: it took too long; its world is in an unknown state.
+            EnvironmentFailed: it raised anything else; likewise.
+            TooMany: no thread became free in time; the operation did not start.
+        """
+        try:
+            if spec.execution == "inline":
+                return await self._inline(spec, operation)
+            return await self._threaded(spec, operation)
+        except ServiceError:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            logger.exception("environment %s raised", spec.name)
+            raise EnvironmentFailed(f"{spec.name} raised {type(error).__name__}: {str(error)[:500]}") from error
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _inline(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
+        limit = asyncio.timeout(self._deadline_s)
+        try:
+            async with limit:
+                return await operation
+        except TimeoutError:
+            if limit.expired():
+                raise self._late(spec) from None
+            raise
+
+    async def _threaded(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
+        work = self._threads.submit(_drive, operation)
+        waiter = asyncio.wrap_future(work)
+        done, _ = await asyncio.wait({waiter}, timeout=self._deadline_s)
+        if done:
+            return waiter.result()
+        if work.cancel():
+            operation.close()
+            raise TooMany(f"no thread became free within {self._deadline_s:g} s", retry_after=self._deadline_s)
+        waiter.cancel()
+        raise StillRunning(self._late(spec).detail, work)
+
+    def _late(self, spec: EnvSpec) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{spec.name} took longer than {self._deadline_s:g} s")
+
+
+def _drive(operation: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that blocks instead of awaiting."""
+    try:
+        operation.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    operation.close()
+    raise RuntimeError("a threaded environment must block, not await: there is no event loop in its thread")

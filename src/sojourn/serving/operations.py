@@ -1,0 +1,441 @@
+"""What the verbs do: each takes a checked request and returns the reply's bytes, or raises a `ServiceError`.
+
+Every mutation of a session holds its lock and carries its revision, so that a retry acts once. Whatever leaves a world
+in an unknown state (an exception, a missed deadline) closes its session: a wrong world is never shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import orjson
+
+from sojourn.envs.base import Env, EnvService
+from sojourn.protocol.env import Observation, Snapshot, TaskRef
+from sojourn.protocol.errors import (
+    BadRequest,
+    Conflict,
+    DeadlineExceeded,
+    EnvironmentFailed,
+    NotFound,
+    ServiceError,
+    SnapshotInvalid,
+    UnknownTask,
+)
+from sojourn.serving.config import ServingConfig
+from sojourn.serving.execution import Executor, StillRunning
+from sojourn.serving.idempotency import spawn
+from sojourn.serving.metrics import Metrics
+from sojourn.serving.requests import (
+    CreateBody,
+    ForkBody,
+    InjectBody,
+    RenewBody,
+    ResetBody,
+    RestoreBody,
+    TasksQuery,
+    canonical,
+)
+from sojourn.serving.sessions import MutationKey, Session, SessionTable
+from sojourn.serving.snapshots import Label, SnapshotStore, seal, unseal
+
+T = TypeVar("T")
+Reply = dict[str, Any]
+
+
+class Operations:
+    """The environment service without HTTP: the native API and the dialects stand on it."""
+
+    def __init__(
+        self, services: Sequence[EnvService], config: ServingConfig, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.services: Mapping[str, EnvService] = {service.spec.name: service for service in services}
+        self.config = config
+        self.metrics = Metrics(config.worker)
+        self.sessions = SessionTable(config, clock)
+        self.snapshots = SnapshotStore(config.snapshot_store_bytes, config.max_snapshot_bytes)
+        self._executor = Executor(config.deadline_s, config.threads)
+        self._disposals: set[asyncio.Task[Any]] = set()
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    async def create(self, body: CreateBody) -> bytes:
+        """Open a session on a task or from a snapshot; the first observation is part of the reply."""
+        service = self.service(body.env)
+        view = self._view(service, body.view)
+        if (body.task is None) == (body.snapshot is None):
+            raise BadRequest("task: give either a task or a snapshot")
+        with self.sessions.reserve(1):
+            if body.snapshot is not None:
+                if body.seed is not None or body.init is not None:
+                    raise BadRequest("snapshot: a snapshot takes no seed and no init")
+                world, task, ended, observation = await self._from_snapshot(service, view, body.snapshot)
+            else:
+                assert body.task is not None
+                task, ended = self.resolve(service, body.task), False
+                world, observation = await self._open_world(
+                    service, view, lambda made: made.reset(task, seed=body.seed, init=body.init)
+                )
+            return await self._enter(service, world, view, task, ended, body.lease_s, observation)
+
+    async def fork(self, session_id: str, body: ForkBody) -> bytes:
+        """Open `count` sessions that stand where this one stands; all of them or none."""
+        if body.count > self.config.max_fork:
+            raise BadRequest(f"count: at most {self.config.max_fork} children at once")
+        parent = self.sessions.find(session_id)
+        with self.sessions.reserve(body.count):
+            sealed = await self._read(parent, self._sealed)
+            label, inner = unseal(sealed.data)
+            made = await asyncio.gather(
+                *(
+                    self._open_world(parent.service, parent.view, lambda world: world.restore(inner))
+                    for _ in range(body.count)
+                ),
+                return_exceptions=True,
+            )
+            failures = [item for item in made if isinstance(item, BaseException)]
+            worlds = [item for item in made if not isinstance(item, BaseException)]
+            if failures:
+                for world, _ in worlds:
+                    self._dispose(parent.service, world)
+                raise failures[0]
+            children = [
+                await self._enter(parent.service, world, parent.view, parent.task, label.ended, parent.lease_s, seen)
+                for world, seen in worlds
+            ]
+        return b'{"sessions":[' + b",".join(children) + b"]}"
+
+    # -- mutations -------------------------------------------------------------------------------------------------
+
+    async def reset(self, session_id: str, body: ResetBody) -> bytes:
+        key = ("reset", body.revision, canonical([body.task, body.seed, body.init]))
+        return await self._mutate(session_id, key, partial(self._reset, body))
+
+    async def step(self, session_id: str, revision: int, action: str) -> bytes:
+        """Act once in a session; a batch calls this for each of its items."""
+        env = self.sessions.env_of(session_id)
+        try:
+            reply = await self._mutate(session_id, ("step", revision, action), partial(self._step, action))
+        except ServiceError as error:
+            self.metrics.step_status(env, error.status)
+            raise
+        self.metrics.step_status(env, 200)
+        return reply
+
+    async def inject(self, session_id: str, body: InjectBody) -> bytes:
+        key = ("inject", body.revision, canonical(body.change))
+        return await self._mutate(session_id, key, partial(self._inject, body.change))
+
+    async def restore(self, session_id: str, body: RestoreBody) -> bytes:
+        key = ("restore", body.revision, body.snapshot)
+        return await self._mutate(session_id, key, partial(self._restore, body.snapshot))
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, session_id: str) -> bytes:
+        """Store the present state; replies with its digest and size."""
+        sealed = await self._read(self.sessions.find(session_id), self._sealed)
+        self.snapshots.put(sealed, trusted=True)
+        self.metrics.snapshots(self.snapshots)
+        return encode({"digest": sealed.digest, "env": sealed.env, "bytes": len(sealed.data)})
+
+    async def actions(self, session_id: str) -> bytes:
+        session = self.sessions.find(session_id)
+        found = await self._read(session, lambda s: self._run(s.service, s.world.available_actions()))
+        return encode({"actions": found})
+
+    async def solution(self, session_id: str) -> bytes:
+        session = self.sessions.find(session_id)
+        solution = await self._read(session, lambda s: self._run(s.service, s.world.solve()))
+        return encode({"actions": solution.actions, "thoughts": solution.thoughts})
+
+    def describe(self, session_id: str) -> bytes:
+        return encode(self._about(self.sessions.find(session_id)))
+
+    def renew(self, session_id: str, body: RenewBody) -> bytes:
+        session = self.sessions.find(session_id)
+        self.sessions.touch(session, body.lease_s)
+        return encode({"id": session.id, "lease_s": session.lease_s})
+
+    def tasks(self, env: str, query: TasksQuery) -> bytes:
+        """One page of a split, in the environment's fixed order."""
+        service = self.service(env)
+        if query.split not in service.spec.splits:
+            raise NotFound(f"{env} has no split {query.split!r} (known: {', '.join(service.spec.splits)})")
+        index = service.tasks()
+        try:
+            found = index.select(query.split, query.family or None)
+        except (ValueError, LookupError) as error:
+            raise BadRequest(f"family: {error}") from error
+        total = len(found)
+        page = [found[i] for i in range(query.offset, min(total, query.offset + query.limit))]
+        tasks = [{"task": str(task), "family": index.family(task)} for task in page]
+        return encode({"total": total, "offset": query.offset, "tasks": tasks})
+
+    async def put_snapshot(self, digest: str, data: bytes) -> None:
+        """Keep bytes from elsewhere; raises `SnapshotInvalid` when they are not those of the digest."""
+        label, _ = unseal(data)
+        snapshot = Snapshot(label.env, data)
+        if snapshot.digest != digest:
+            raise SnapshotInvalid("the bytes do not have this digest")
+        self.snapshots.put(snapshot, trusted=False)
+        self.metrics.snapshots(self.snapshots)
+
+    # -- closing ---------------------------------------------------------------------------------------------------
+
+    async def delete(self, session_id: str) -> None:
+        """Close a session; closing it again is no error."""
+        if self.sessions.is_tomb(session_id):
+            return
+        session = self.sessions.find(session_id)
+        async with session.lock:
+            if not session.closed:
+                self._remove(session, "the session was closed")
+
+    def sweep(self) -> int:
+        """Reclaim sessions whose lease ran out; returns how many."""
+        expired = self.sessions.expired()
+        for session in expired:
+            self._remove(session, "the session's lease expired")
+            self.metrics.leases_expired.inc()
+        return len(expired)
+
+    async def open(self) -> None:
+        for service in self.services.values():
+            await service.open()
+
+    async def close(self) -> None:
+        """Let operations in flight finish, then close every world and every service."""
+        for session in self.sessions:
+            try:
+                async with asyncio.timeout(self.config.drain_s), session.lock:
+                    pass
+            except TimeoutError:
+                pass
+            if not session.closed:
+                self._remove(session, "the server is shutting down")
+        if self._disposals:
+            await asyncio.wait(self._disposals, timeout=self.config.drain_s)
+        for service in self.services.values():
+            await service.close()
+        self._executor.close()
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+
+    def service(self, env: str) -> EnvService:
+        found = self.services.get(env)
+        if found is None:
+            raise NotFound(f"no environment {env[:80]!r} here (known: {', '.join(self.services)})")
+        return found
+
+    def resolve(self, service: EnvService, text: str) -> TaskRef:
+        """The canonical task that a text names; raises `UnknownTask`."""
+        try:
+            task = TaskRef.parse(text)
+            if task.env != service.spec.name:
+                raise UnknownTask(f"{text!r} is not a task of {service.spec.name}")
+            return service.tasks().resolve(task)
+        except ValueError as error:
+            raise UnknownTask(str(error)) from error
+
+    async def _mutate(self, session_id: str, key: MutationKey, act: Callable[[Session], Awaitable[Reply]]) -> bytes:
+        session = self.sessions.find(session_id, key)
+        async with session.lock:
+            self.sessions.still_open(session, key)
+            stored = session.repeated(key)
+            if stored is not None:
+                return stored
+            try:
+                reply = await act(session)
+                reply["revision"] = session.revision + 1
+                encoded = encode(reply)
+            except (EnvironmentFailed, DeadlineExceeded) as error:
+                self._break(session, error, key)
+                raise
+            session.revision += 1
+            session.last_key, session.last_reply = key, encoded
+            self.sessions.touch(session)
+            return encoded
+
+    async def _read(self, session: Session, look: Callable[[Session], Awaitable[T]]) -> T:
+        async with session.lock:
+            self.sessions.still_open(session)
+            self._ready(session)
+            try:
+                found = await look(session)
+            except (EnvironmentFailed, DeadlineExceeded) as error:
+                self._break(session, error)
+                raise
+            self.sessions.touch(session)
+            return found
+
+    async def _step(self, action: str, session: Session) -> Reply:
+        self._ready(session)
+        if session.ended:
+            raise Conflict("the episode is over: reset or restore the session")
+        started = time.perf_counter()
+        result = await self._run(session.service, session.world.step(action))
+        self.metrics.stepped(session.env, time.perf_counter() - started)
+        if not math.isfinite(result.reward):
+            raise EnvironmentFailed(f"{session.env} gave the reward {result.reward}")
+        session.ended = result.done
+        return {
+            "observation": result.observation,
+            "reward": result.reward,
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            "info": result.info,
+        }
+
+    async def _reset(self, body: ResetBody, session: Session) -> Reply:
+        task = session.task if body.task is None else self.resolve(session.service, body.task)
+        try:
+            seen = await self._run(session.service, session.world.reset(task, seed=body.seed, init=body.init))
+        except ServiceError:
+            session.unset = True
+            raise
+        session.family = session.service.tasks().family(task)
+        session.task, session.ended, session.unset = task, False, False
+        return self._seen(session, seen)
+
+    async def _inject(self, change: dict[str, Any], session: Session) -> Reply:
+        self._ready(session)
+        if session.ended:
+            raise Conflict("the episode is over: reset or restore the session")
+        return self._seen(session, await self._run(session.service, session.world.inject(change)))
+
+    async def _restore(self, digest: str, session: Session) -> Reply:
+        # A fresh world takes the snapshot, so that a refused one leaves the session as it was.
+        world, task, ended, seen = await self._from_snapshot(session.service, session.view, digest)
+        self._dispose(session.service, session.world)
+        session.family = session.service.tasks().family(task)
+        session.world, session.task, session.ended, session.unset = world, task, ended, False
+        return self._seen(session, seen)
+
+    async def _sealed(self, session: Session) -> Snapshot:
+        inner = await self._run(session.service, session.world.snapshot())
+        return seal(Label(env=session.env, task=str(session.task), ended=session.ended), inner)
+
+    async def _from_snapshot(
+        self, service: EnvService, view: str, digest: str
+    ) -> tuple[Env, TaskRef, bool, Observation]:
+        stored = self.snapshots.get(digest)
+        label, inner = unseal(stored.snapshot.data)
+        if label.env != service.spec.name:
+            raise SnapshotInvalid(f"the snapshot is of {label.env}, not of {service.spec.name}")
+        task = self.resolve(service, label.task)
+        try:
+            world, observation = await self._open_world(service, view, lambda made: made.restore(inner))
+        except EnvironmentFailed as error:
+            if stored.trusted:
+                raise
+            raise SnapshotInvalid(f"the environment cannot read the snapshot: {error.detail}") from error
+        return world, task, label.ended, observation
+
+    async def _open_world(
+        self, service: EnvService, view: str, begin: Callable[[Env], Coroutine[Any, Any, Observation]]
+    ) -> tuple[Env, Observation]:
+        made: list[Env] = []
+
+        async def opening() -> Observation:
+            made.append(service.create(view))
+            return await begin(made[0])
+
+        try:
+            observation = await self._run(service, opening())
+        except BaseException as error:
+            if made:
+                self._dispose(service, made[0], error)
+            raise
+        return made[0], observation
+
+    async def _enter(
+        self,
+        service: EnvService,
+        world: Env,
+        view: str,
+        task: TaskRef,
+        ended: bool,
+        lease_s: float | None,
+        observation: Observation,
+    ) -> bytes:
+        session = self.sessions.add(service, world, view, task, ended, lease_s)
+        try:
+            return encode({**self._about(session), "observation": as_dict(observation)})
+        except EnvironmentFailed as error:
+            self._break(session, error)
+            raise
+
+    def _about(self, session: Session) -> Reply:
+        return {
+            "id": session.id,
+            "env": session.env,
+            "task": str(session.task),
+            "family": session.family,
+            "view": session.view,
+            "revision": session.revision,
+            "ended": session.ended,
+            "lease_s": session.lease_s,
+            "expires_in_s": round(self.sessions.left(session), 3),
+        }
+
+    def _seen(self, session: Session, observation: Observation) -> Reply:
+        return {
+            "observation": as_dict(observation),
+            "task": str(session.task),
+            "family": session.family,
+            "ended": session.ended,
+        }
+
+    def _ready(self, session: Session) -> None:
+        if session.unset:
+            raise Conflict("the last reset was refused: reset or restore the session")
+
+    def _view(self, service: EnvService, view: str | None) -> str:
+        views = service.spec.views
+        if view is not None and view not in views:
+            raise BadRequest(f"view: {service.spec.name} has no view {view!r} (known: {', '.join(views)})")
+        return views[0] if view is None else view
+
+    async def _run(self, service: EnvService, operation: Coroutine[Any, Any, T]) -> T:
+        return await self._executor.run(service.spec, operation)
+
+    def _break(self, session: Session, error: ServiceError, key: MutationKey | None = None) -> None:
+        self._remove(session, f"the session broke: {error.detail}", key, error)
+
+    def _remove(
+        self, session: Session, reason: str, key: MutationKey | None = None, error: ServiceError | None = None
+    ) -> None:
+        self.sessions.remove(session, reason, key, error)
+        self._dispose(session.service, session.world, error)
+
+    def _dispose(self, service: EnvService, world: Env, error: BaseException | None = None) -> None:
+        """Close a world in the background; one that a thread still works on, when that thread is done."""
+        loop = asyncio.get_running_loop()
+
+        def close() -> None:
+            task = spawn(self._run(service, world.close()))
+            self._disposals.add(task)
+            task.add_done_callback(self._disposals.discard)
+
+        if isinstance(error, StillRunning):
+            error.work.add_done_callback(lambda _: loop.call_soon_threadsafe(close))
+        else:
+            close()
+
+
+def as_dict(observation: Observation) -> Reply:
+    return {"text": observation.text, "info": observation.info}
+
+
+def encode(value: Any) -> bytes:
+    """JSON bytes; raises `EnvironmentFailed` for what an environment should not have put into a reply."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        raise EnvironmentFailed(f"the environment's reply is not JSON: {error}") from error
