@@ -1,0 +1,365 @@
+"""One episode: render, generate, parse, step, until there is a reason to stop.
+
+Infrastructure that fails is never the policy's failure: the episode is tried again on a fresh session and, at the end,
+comes back with a `StopReason` that `is_error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sojourn.engines.base import Request
+from sojourn.protocol.env import EnvSpec, Info, Snapshot, StepResult
+from sojourn.protocol.errors import (
+    BadRequest,
+    DeadlineExceeded,
+    EngineError,
+    Forbidden,
+    NotFound,
+    NotSupported,
+    ServiceError,
+    SojournError,
+    TransportError,
+    Unauthorized,
+    UnknownTask,
+    UsageError,
+)
+from sojourn.protocol.messages import Completion
+from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
+from sojourn.rollout.player import Limits, Player
+
+if TYPE_CHECKING:
+    from sojourn.client.session import EnvSession
+
+__all__ = ["Between", "Limits", "Player", "run_episode"]
+
+T = TypeVar("T")
+Between = Callable[[Trajectory, "EnvSession"], Awaitable[None]]
+"""Called after each turn that does not end the episode."""
+_CLOSE_S = 10.0
+_MENDABLE = (BadRequest, Unauthorized, Forbidden, UnknownTask, NotSupported)
+"""Answers of a service that another attempt would get again: they are the user's to mend."""
+
+
+async def run_episode(
+    player: Player,
+    env: str,
+    task: str,
+    *,
+    horizon: int,
+    group_id: str,
+    sibling: int,
+    view: str,
+    env_seed: int | None = None,
+    init: dict[str, Any] | None = None,
+    session: EnvSession | None = None,
+    prefix: Trajectory | None = None,
+    snapshot: Snapshot | str | None = None,
+    between: Between | None = None,
+) -> Trajectory:
+    """Play one episode to its end, or to the last attempt's failure.
+
+    Args:
+        horizon: turns after which the episode is cut.
+        session: a world to begin with, closed here in any case; later attempts create or restore their own.
+        prefix: an episode to continue (from `branch`): `session` or `snapshot` is its world.
+        snapshot: the world at the end of `prefix`, for later attempts.
+        between: called after each turn that does not end the episode.
+
+    Raises:
+        ServiceError, UsageError: for what the user must mend (an unknown task, a bad token). Infrastructure failures are
+            returned.
+    """
+    if horizon < 1:
+        raise ValueError(f"a horizon of {horizon} turns leaves nothing to play")
+    world = _World(player, env, task, view, env_seed, init, session, snapshot, forked=prefix is not None)
+    begun, clock = time.time(), time.monotonic()
+    limit = player.limits.episode_deadline_s
+    deadline = None if limit is None else asyncio.get_running_loop().time() + limit
+    for attempt in range(player.limits.attempts):
+        trajectory = (
+            replace(prefix, segments=list(prefix.segments), turns=list(prefix.turns), extra=dict(prefix.extra))
+            if prefix
+            else _blank(player, env, task, view, env_seed)
+        )
+        trajectory.episode_id, trajectory.group_id = f"{group_id}/{sibling}", group_id
+        trajectory.sibling, trajectory.horizon, trajectory.attempt = sibling, horizon, attempt
+        failure = await _attempt(player, world, trajectory, between, deadline)
+        trajectory.started, trajectory.seconds = begun, time.monotonic() - clock
+        last = attempt + 1 == player.limits.attempts or not world.again
+        if failure is None or last or await _pause(player.limits, attempt, failure, deadline):
+            break
+    return trajectory
+
+
+@dataclass
+class _World:
+    """Where an episode's sessions come from: the given one first, then fresh ones."""
+
+    player: Player
+    env: str
+    task: str
+    view: str
+    seed: int | None
+    init: dict[str, Any] | None
+    session: EnvSession | None
+    snapshot: Snapshot | str | None
+    forked: bool
+
+    @property
+    def again(self) -> bool:
+        """Whether another session can be had."""
+        return not self.forked or self.snapshot is not None
+
+    async def enter(self) -> EnvSession:
+        given, self.session = self.session, None
+        if given is not None:
+            return given
+        if not self.forked:
+            return await self.player.envs.create(self.env, self.task, seed=self.seed, init=self.init, view=self.view)
+        if self.snapshot is None:
+            raise ValueError("an episode with a prefix needs its world: a session or a snapshot")
+        return await self.player.envs.restore(self.env, self.snapshot, view=self.view)
+
+
+async def _attempt(
+    player: Player, world: _World, trajectory: Trajectory, between: Between | None, deadline: float | None
+) -> Exception | None:
+    """Play once on one session; the failure of infrastructure, if that is how it ended."""
+    session: EnvSession | None = world.session
+    limits = player.limits
+    try:
+        async with asyncio.timeout_at(deadline):
+            spec = await _within(limits.step_deadline_s, "reading the specification", _spec(player, world.env))
+            session = await _within(limits.step_deadline_s, "creating a session", world.enter())
+            async with _kept_alive(session):
+                episode = _Episode(player, world, trajectory, session, spec)
+                while (stop := await episode.turn()) is None:
+                    if between is not None:
+                        await between(trajectory, session)
+            trajectory.stop = stop
+            return None
+    except (TransportError, ServiceError, EngineError, TimeoutError) as error:
+        if isinstance(error, _MENDABLE):
+            raise
+        trajectory.stop = _reason(error)
+        trajectory.error = f"{type(error).__name__}: {error}" if str(error) else "the episode's deadline passed"
+        return error
+    finally:
+        if session is not None:
+            await _close(session)
+
+
+class _Episode:
+    """One attempt: the conversation, its tokens, and the turn that adds to both."""
+
+    def __init__(
+        self, player: Player, world: _World, trajectory: Trajectory, session: EnvSession, spec: EnvSpec
+    ) -> None:
+        self.player, self.world, self.trajectory, self.session = player, world, trajectory, session
+        trajectory.task, trajectory.family, trajectory.env_version = session.task, session.family, spec.version
+        if trajectory.turns:
+            self.info: Info = trajectory.turns[-1].info  # type: ignore[assignment]
+            self.messages = player.conversation(spec, trajectory)
+            self.context = [
+                t for i in trajectory.chain(len(trajectory.segments) - 1) for t in trajectory.segments[i].ids
+            ]
+        else:
+            self.info = session.observation.info
+            trajectory.opening = session.observation.text
+            trajectory.extra |= {"opening_info": dict(self.info), "entropy": []}
+            self.messages = player.opening(spec, trajectory.view, trajectory.opening)
+            self.context = []
+            self._append(player.renderer.open(self.messages))
+        self.repeats = 0
+        self._score()
+
+    async def turn(self) -> StopReason | None:
+        """One exchange; the reason to stop, if there is one."""
+        if over := self._over_budget():
+            return over
+        clock = time.monotonic()
+        completion = await self._generate()
+        generated = time.monotonic()
+        text = self.player.renderer.decode(completion.ids)
+        parsed = self.player.format.parse(text)
+        self._append(completion.ids, completion)
+        result = await self._step(parsed.action, parsed.error)
+        turn = Turn(
+            text=text,
+            thought=parsed.thought,
+            action=parsed.action,
+            observation=result.observation,
+            reward=result.reward,
+            invalid=bool(result.info.get("invalid")),
+            segment=len(self.trajectory.segments) - 1,
+            info=dict(result.info),
+            generate_s=generated - clock,
+            step_s=time.monotonic() - generated,
+        )
+        before = self.trajectory.turns[-1] if self.trajectory.turns else None
+        same = before is not None and before.invalid and (before.action or before.text) == (turn.action or turn.text)
+        self.repeats = (self.repeats + 1 if same else 1) if turn.invalid else 0
+        self.trajectory.turns.append(turn)
+        self.info = result.info
+        self._score()
+        if stop := self._over(result):
+            return stop
+        self._observe(completion, result.observation)
+        return None
+
+    def _over_budget(self) -> StopReason | None:
+        room = self.player.sampling.max_tokens
+        if len(self.context) + room > self.player.max_context:
+            return StopReason.CONTEXT_OVERFLOW
+        most = self.player.limits.max_episode_tokens
+        if most is not None and sum(len(s.ids) for s in self.trajectory.segments) + room > most:
+            return StopReason.MAX_TOKENS
+        return None
+
+    def _over(self, result: StepResult) -> StopReason | None:
+        if result.done:
+            return StopReason.COMPLETED if result.terminated else StopReason.ENV_TRUNCATED
+        most = self.player.limits.max_repeats
+        if most is not None and self.repeats >= most:
+            return StopReason.EARLY_STOP
+        return StopReason.MAX_TURNS if len(self.trajectory.turns) >= self.trajectory.horizon else None
+
+    async def _generate(self) -> Completion:
+        world, turn = self.world, len(self.trajectory.turns)
+        key = self.player.key(world.env, world.task, self.trajectory.group_id, self.trajectory.sibling, turn)
+        request = Request(self.context, self.player.sampling, key)
+        completion = await _within(
+            self.player.limits.generate_deadline_s, "a completion", self.player.engine.generate(request)
+        )
+        if not completion.ids or len(completion.ids) != len(completion.logprobs):
+            raise EngineError(f"{len(completion.ids)} ids came with {len(completion.logprobs)} log-probabilities")
+        if not all(map(math.isfinite, completion.logprobs)):
+            raise EngineError("a sampled token came without a finite log-probability")
+        if completion.entropy is not None:
+            self.trajectory.extra["entropy"] = [
+                *self.trajectory.extra["entropy"],
+                math.fsum(completion.entropy) / len(completion.ids),
+            ]
+        return completion
+
+    async def _step(self, action: str | None, error: str | None) -> StepResult:
+        """Act; an action that could not be read leaves the world as it is and is answered with the reason."""
+        if action is not None:
+            return await _within(self.player.limits.step_deadline_s, "a step", self.session.step(action))
+        info: Info = {
+            "score": self.info["score"],
+            "success": self.info["success"],
+            "state_key": self.info["state_key"],
+            "invalid": True,
+        }
+        return StepResult(error or "", 0.0, False, False, info)
+
+    def _observe(self, completion: Completion, observation: str) -> None:
+        """Make the observation part of the prompt: appended, or on a new root where history is written anew."""
+        renderer = self.player.renderer
+        self.messages.append({"role": "assistant", "content": self.trajectory.turns[-1].text})
+        self.messages.append({"role": "user", "content": observation})
+        rewritten = renderer.rewrite(self.messages)
+        if rewritten is None:
+            self._append(renderer.extend(observation, finish=completion.finish, last=completion.ids[-1]))
+        else:
+            self.context = []
+            self._append(rewritten, root=True)
+
+    def _append(self, ids: list[int], completion: Completion | None = None, *, root: bool = False) -> None:
+        """Add a segment: of a completion, with the very ids and log-probabilities that were drawn, or of given text."""
+        segments = self.trajectory.segments
+        segments.append(
+            Segment(
+                parent=None if root or not segments else len(segments) - 1,
+                ids=list(ids),
+                mask=[int(completion is not None)] * len(ids),
+                logprobs=list(completion.logprobs) if completion else [0.0] * len(ids),
+                turn=len(self.trajectory.turns),
+                policy_version=completion.policy_version if completion else None,
+            )
+        )
+        self.context = [*self.context, *ids]
+
+    def _score(self) -> None:
+        self.trajectory.score = float(self.info["score"])
+        self.trajectory.success = bool(self.info["success"])
+
+
+def _blank(player: Player, env: str, task: str, view: str, seed: int | None) -> Trajectory:
+    return Trajectory(
+        episode_id="",
+        group_id="",
+        task=task,
+        family="",
+        seed=seed,
+        horizon=0,
+        env=env,
+        env_version="",
+        engine=player.engine.name,
+        view=view,
+    )
+
+
+def _reason(error: Exception) -> StopReason:
+    if isinstance(error, (TimeoutError, DeadlineExceeded)):
+        return StopReason.TIMEOUT
+    return StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ENV_ERROR
+
+
+async def _within(seconds: float | None, what: str, call: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError as error:
+        raise TimeoutError(f"{what} took longer than {seconds} s") from error
+
+
+async def _pause(limits: Limits, attempt: int, failure: Exception, deadline: float | None) -> bool:
+    """Wait before the next attempt; True when the deadline would pass meanwhile."""
+    asked = failure.extra.get("retry_after", 0.0) if isinstance(failure, ServiceError) else 0.0
+    pause = max(float(asked), limits.retry_base_s * 2**attempt * random.uniform(0.5, 1.5))
+    if deadline is not None and asyncio.get_running_loop().time() + pause >= deadline:
+        return True
+    await asyncio.sleep(pause)
+    return False
+
+
+async def _spec(player: Player, env: str) -> EnvSpec:
+    try:
+        return await player.envs.spec(env)
+    except NotFound as error:  # a wrong name; in the middle of an episode it would be a server that lost a session
+        raise UsageError(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def _kept_alive(session: EnvSession) -> AsyncIterator[None]:
+    """Renew the lease in the background: a slow completion, or a wait for others, must not cost the world."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(session.lease_s / 3)
+            with contextlib.suppress(SojournError):  # the next step says what is wrong
+                await session.renew()
+
+    heartbeat = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        heartbeat.cancel()
+        await asyncio.wait([heartbeat])
+
+
+async def _close(session: EnvSession) -> None:
+    """Give a session back; when its server is gone, the lease does."""
+    with contextlib.suppress(SojournError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await session.close()
