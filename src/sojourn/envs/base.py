@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from types import NoneType
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
 from sojourn.protocol.env import EnvSpec, Observation, Snapshot, Solution, StepResult, TaskRef
-from sojourn.protocol.errors import NotSupported, ReplayDiverged, SnapshotInvalid
+from sojourn.protocol.errors import BadRequest, NotFound, NotSupported, ReplayDiverged, SnapshotInvalid
 
 
 class EnvConfig(BaseModel):
@@ -125,6 +126,45 @@ def unpack_state(snapshot: Snapshot, env: str, version: str, kind: str) -> dict[
     return state
 
 
+class _Entry(NamedTuple):
+    """One mutating operation of an episode and the digest of what it led to."""
+
+    operation: str
+    arguments: list[Any]
+    seen: str
+
+
+_ARGUMENTS: dict[str, tuple[tuple[type, ...], ...]] = {
+    "reset": ((str,), (int, NoneType), (dict, NoneType)),
+    "step": ((str,),),
+    "inject": ((dict,),),
+}
+
+
+def _read_log(state: dict[str, Any]) -> list[_Entry]:
+    """The operations in a replay snapshot: a reset and what came after it; raises `SnapshotInvalid`."""
+    log = state.get("log")
+    if not isinstance(log, list) or not log:
+        raise SnapshotInvalid("the snapshot holds no episode")
+    entries = [_read_entry(entry) for entry in log]
+    if [entry.operation == "reset" for entry in entries] != [True] + [False] * (len(entries) - 1):
+        raise SnapshotInvalid("the snapshot's episode must begin with its only reset")
+    try:
+        TaskRef.parse(entries[0].arguments[0])
+    except ValueError as error:
+        raise SnapshotInvalid(f"the snapshot is corrupted: {error}") from error
+    return entries
+
+
+def _read_entry(entry: Any) -> _Entry:
+    if isinstance(entry, dict) and entry.keys() == {"op", "args", "seen"} and isinstance(entry["op"], str):
+        shape, arguments = _ARGUMENTS.get(entry["op"], ()), entry["args"]
+        fits = shape and isinstance(arguments, list) and len(arguments) == len(shape)
+        if fits and all(map(isinstance, arguments, shape)):
+            return _Entry(entry["op"], arguments, entry["seen"])
+    raise SnapshotInvalid("the snapshot is corrupted")
+
+
 class ReplayEnv(Env):
     """Snapshot and restore by replay of every mutating operation, with the digest of each observation.
 
@@ -165,24 +205,25 @@ class ReplayEnv(Env):
         return pack_state(self.spec.name, self.spec.version, "replay", {"log": self._log})
 
     async def restore(self, snapshot: Snapshot) -> Observation:
-        log = unpack_state(snapshot, self.spec.name, self.spec.version, "replay").get("log")
-        if not isinstance(log, list) or not log or log[0].get("op") != "reset":
-            raise SnapshotInvalid("the snapshot holds no episode")
-        observation: Observation | None = None
-        for entry in log:
-            operation, arguments = entry["op"], entry["args"]
+        log = _read_log(unpack_state(snapshot, self.spec.name, self.spec.version, "replay"))
+        try:
+            return await self._replay(log)
+        except (BadRequest, NotFound, NotSupported) as error:
+            raise SnapshotInvalid(f"the snapshot's episode is refused: {error.detail}") from error
+
+    async def _replay(self, log: list[_Entry]) -> Observation:
+        observation: Observation
+        for operation, arguments, seen in log:
             if operation == "reset":
-                observation = await self.reset(TaskRef.parse(arguments[0]), seed=arguments[1], init=arguments[2])
+                task, seed, init = arguments
+                observation = await self.reset(TaskRef.parse(task), seed=seed, init=init)
             elif operation == "step":
-                result = await self.step(arguments[0])
+                result = await self.step(*arguments)
                 observation = Observation(result.observation, result.info)
-            elif operation == "inject":
-                observation = await self.inject(arguments[0])
             else:
-                raise SnapshotInvalid(f"unknown operation {operation!r} in the snapshot")
-            if digest(observation.text) != entry["seen"]:
+                observation = await self.inject(*arguments)
+            if digest(observation.text) != seen:
                 raise ReplayDiverged(f"replay of {operation} gave another observation than was recorded")
-        assert observation is not None
         return observation
 
     def _record(self, operation: str, arguments: list[Any], text: str) -> None:

@@ -1,0 +1,201 @@
+"""Every registered environment keeps the contract, a third-party one too; and the checks catch those that do not."""
+
+import random
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from sojourn.envs import conformance, registry
+from sojourn.envs.base import EnvService, pack_state, unpack_state
+from sojourn.envs.conformance import CHECKS
+from sojourn.protocol.env import Observation, Solution, StepResult
+from tests.envs.example_env import GuessEnv, GuessService
+
+SIZES = {"episodes": 8, "hostile": 1_000, "memory_episodes": 40}
+
+
+@pytest.mark.parametrize("name", registry.names())
+async def test_every_registered_environment_conforms(name):
+    failed = [result for result in await conformance.run(registry.load(name), **SIZES) if not result.passed]
+    assert failed == []
+
+
+@pytest.fixture
+def entry_points(monkeypatch):
+    """An installed distribution that brings `guess` along, by the one line in its metadata."""
+    point = EntryPoint("guess", "tests.envs.example_env:GuessService", "sojourn.envs")
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [point] if group == point.group else [])
+
+
+async def test_a_third_environment_is_one_file_and_one_line(entry_points):
+    assert "guess" in registry.names()
+    service = registry.load("guess")
+    assert service is GuessService
+    assert [result for result in await conformance.run(service, **SIZES) if not result.passed] == []
+
+
+def test_the_example_environment_is_short():
+    with open(__file__.replace("test_conformance", "example_env"), encoding="utf-8") as lines:
+        assert len(list(lines)) <= 60
+
+
+class GlobalRandom(GuessEnv):
+    async def _reset(self, task, seed, init):
+        observation = await super()._reset(task, seed, init)
+        self.secret = random.randrange(100)
+        return observation
+
+
+class Remembers(GuessEnv):
+    async def _reset(self, task, seed, init):
+        before = getattr(self, "secret", 0)
+        observation = await super()._reset(task, seed, init)
+        self.secret = (self.secret + before) % 100
+        return observation
+
+
+class Forgets(GuessEnv):
+    """Its snapshot leaves out the last guess."""
+
+    async def snapshot(self):
+        return pack_state("guess", "1", "state", {"secret": self.secret, "won": self.won})
+
+    async def restore(self, snapshot):
+        state = unpack_state(snapshot, "guess", "1", "state")
+        self.secret, self.won, self.last = state["secret"], state["won"], -1
+        return Observation("restored", self._info())
+
+
+class Shared(GuessEnv):
+    """Whoever wins, wins for all episodes of the process."""
+
+    _everyone = {"won": False}  # noqa: RUF012
+
+    @property
+    def won(self):
+        return self._everyone["won"]
+
+    @won.setter
+    def won(self, value):
+        self._everyone["won"] = value
+
+
+class LocalSnapshot(GuessEnv):
+    """Its snapshot points into the memory of its own server."""
+
+    secrets: dict[str, int]
+
+    async def snapshot(self):
+        self.secrets[str(self.secret)] = self.secret
+        return pack_state("guess", "1", "state", {"key": str(self.secret), "last": self.last, "won": self.won})
+
+    async def restore(self, snapshot):
+        state = unpack_state(snapshot, "guess", "1", "state")
+        self.secret, self.last, self.won = self.secrets.pop(state["key"], 0), state["last"], state["won"]
+        return Observation("restored", self._info())
+
+
+class PaysTwice(GuessEnv):
+    async def _step(self, action):
+        self.won = False
+        return await super()._step(action)
+
+
+class Generous(GuessEnv):
+    async def _step(self, action):
+        result = await super()._step(action)
+        return StepResult(result.observation, 0.1, result.terminated, False, result.info)
+
+
+class Unsolved(GuessEnv):
+    async def solve(self):
+        return Solution(["0"])
+
+
+class Easy(GuessEnv):
+    async def _step(self, action):
+        return await super()._step(action or str(self.secret))
+
+
+class Brittle(GuessEnv):
+    async def _step(self, action):
+        return await super()._step(str(int(action)))
+
+
+class Trusting(GuessEnv):
+    async def restore(self, snapshot):
+        unpack = unpack_state(snapshot, "guess", "1", "replay")
+        for entry in unpack["log"]:
+            entry["args"]
+        return await super().restore(snapshot)
+
+
+class Gullible(GuessEnv):
+    async def _reset(self, task, seed, init):
+        return await super()._reset(task, seed, None)
+
+
+class Hoarder(GuessEnv):
+    kept: list[bytes]
+
+    async def _reset(self, task, seed, init):
+        self.kept.append(bytes(4_000))
+        return await super()._reset(task, seed, init)
+
+
+class Unhelpful(GuessEnv):
+    spec = GuessEnv.spec.model_copy(update={"views": ("full", "small")})
+
+
+BROKEN = {
+    "spec_is_complete": Unhelpful,
+    "seeds_reproduce": GlobalRandom,
+    "reset_is_full": Remembers,
+    "snapshot_continues": Forgets,
+    "snapshot_is_portable": LocalSnapshot,
+    "forks_are_apart": Shared,
+    "damaged_snapshots_are_refused": Trusting,
+    "bad_input_is_refused": Gullible,
+    "oracle_succeeds": Unsolved,
+    "null_agent_fails": Easy,
+    "hostile_actions_are_answered": Brittle,
+    "rewards_sum_to_score": Generous,
+    "nothing_follows_the_end": PaysTwice,
+    "memory_is_flat": Hoarder,
+}
+
+
+def service_of(env: type[GuessEnv]) -> type[EnvService]:
+    class Service(GuessService):
+        spec = env.spec
+
+        def __init__(self, config=None):
+            super().__init__(config)
+            self._memory: dict[str, int] = {}
+            self._kept: list[bytes] = []
+
+        def create(self, view=None):
+            made = env()
+            if isinstance(made, LocalSnapshot):
+                made.secrets = self._memory
+            if isinstance(made, Hoarder):
+                made.kept = self._kept
+            return made
+
+    return Service
+
+
+def test_every_check_has_an_environment_that_fails_it():
+    assert list(BROKEN) == list(CHECKS)
+
+
+@pytest.mark.parametrize(("name", "env"), BROKEN.items())
+async def test_a_check_catches_what_it_is_for(name, env):
+    [result] = await conformance.run(service_of(env), only=[name], **SIZES)
+    assert not result.passed
+    assert result.detail
+
+
+async def test_unknown_checks_are_named():
+    with pytest.raises(ValueError, match="no_such_check"):
+        await conformance.run(GuessService, only=["no_such_check"])
