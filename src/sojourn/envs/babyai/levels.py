@@ -259,10 +259,13 @@ class _Copier:
         return len(self.clauses) - 1
 
     def _describe(self, description: Any) -> int:
+        found = description.obj_set
+        cells = [self._cell(*position) for position in description.obj_poss]
         self.descriptions.append(
             Description(
-                frozenset(self._number(thing) for thing in description.obj_set),
-                frozenset(self._cell(*position) for position in description.obj_poss),
+                objects=frozenset(self._number(thing) for thing in found if thing.type != "wall"),
+                cells=frozenset(cells),
+                walls=frozenset(cell for cell, thing in zip(cells, found, strict=True) if thing.type == "wall"),
             )
         )
         return len(self.descriptions) - 1

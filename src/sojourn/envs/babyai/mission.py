@@ -38,6 +38,8 @@ class Description:
 
     objects: frozenset[int]
     cells: frozenset[int]
+    walls: frozenset[int]
+    """Cells of walls among them: to minigrid a wall is a grey object, if only the colour is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class Scene:
 def forget_places(mission: Mission, progress: Progress, ids: Mapping[int, int]) -> None:
     """After any attempt to drop, minigrid looks again where the described objects are."""
     for index, description in enumerate(mission.descriptions):
-        progress.cells[index] = frozenset(cell for cell, thing in ids.items() if thing in description.objects)
+        seen = frozenset(cell for cell, thing in ids.items() if thing in description.objects)
+        progress.cells[index] = seen | description.walls
 
 
 def verify(mission: Mission, progress: Progress, scene: Scene, node: int) -> Status:

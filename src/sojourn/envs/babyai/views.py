@@ -22,8 +22,8 @@ _RULES = (
     "'go to' walks up to something that you see and turns to face it; 'pickup' does the same and takes it, and your "
     "hand holds one thing; 'drop' lays it down in the empty cell in front of you. 'go through' walks into an open "
     "door; 'toggle and go through' opens a closed door first, or a locked one when you carry a key of its colour. "
-    "'toggle' opens or shuts the door in front of you, or opens the box in front of you. Walls and shut doors hide what "
-    "is behind them: turn, move and go through doors to explore."
+    "'toggle' opens or shuts the door in front of you, or opens the box in front of you. Walls and shut doors hide "
+    "what is behind them: turn, move and go through doors to explore."
 )
 ACTION_HELP = {
     "agentgym": (
