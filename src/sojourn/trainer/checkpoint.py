@@ -21,14 +21,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sojourn.protocol.errors import UsageError
+from sojourn.rollout.horizon import HorizonState, HorizonStatistics
 from sojourn.trainer.policy import TrainPolicy
 from sojourn.trainer.tasks import SamplerState
+
+
+class Progress(BaseModel):
+    """What a run knows after a step, besides its weights."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: int = 0
+    """Finished training steps; also the version of the weights."""
+    sampler: SamplerState = Field(default_factory=SamplerState)
+    horizon: HorizonState
+    statistics: HorizonStatistics = Field(default_factory=HorizonStatistics)
+    """Of the last collection: what the next horizon is chosen by."""
 
 
 class RunState(BaseModel):
@@ -36,10 +50,7 @@ class RunState(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    step: int
-    """Finished training steps; also the version of the weights."""
-    sampler: SamplerState
-    horizon: dict[str, Any]
+    progress: Progress
     metrics_offset: int
     config: dict[str, Any]
     config_hash: str
@@ -53,6 +64,10 @@ class Checkpoint(NamedTuple):
     trained: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     torch_rng: Tensor
+
+    def restore_rng(self) -> None:
+        """Set torch's generator as it was."""
+        torch.set_rng_state(self.torch_rng)
 
 
 class CheckpointStore:
@@ -76,8 +91,8 @@ class CheckpointStore:
         return self.directory / f"step_{step:06d}"
 
     def save(self, state: RunState, policy: TrainPolicy, tokenizer: PreTrainedTokenizerBase | None = None) -> Path:
-        """Write the checkpoint of `state.step`, then drop those beyond the last `keep`."""
-        target = self.path(state.step)
+        """Write the checkpoint of `state.progress.step`, then drop those beyond the last `keep`."""
+        target = self.path(state.progress.step)
         scratch = self.directory / f".writing_{target.name}"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)

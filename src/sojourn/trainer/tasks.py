@@ -6,11 +6,12 @@ million tasks costs nothing and the whole state is a count for each source.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from sojourn.evaluation.tasks import permuted
 
 
 class Source(NamedTuple):
@@ -51,23 +52,3 @@ def draw(state: SamplerState, sources: Sequence[Source], count: int, *, seed: in
         draws.append(Draw(chosen, index, epoch))
         drawn[chosen] += 1
     return draws, SamplerState(drawn=tuple(drawn))
-
-
-def permuted(position: int, total: int, *, key: str) -> int:
-    """Element `position` of a pseudo-random permutation of range(total), chosen by `key`.
-
-    A four-round Feistel network on the next even number of bits; values outside the range are sent through again.
-    """
-    if not 0 <= position < total:
-        raise ValueError(f"position {position} is outside a permutation of {total}")
-    half = max(1, ((total - 1).bit_length() + 1) // 2)
-    low = (1 << half) - 1
-    value = position
-    while True:
-        left, right = value >> half, value & low
-        for round_ in range(4):
-            word = hashlib.blake2b(f"{key}/{round_}/{right}".encode(), digest_size=8).digest()
-            left, right = right, left ^ (int.from_bytes(word, "big") & low)
-        value = left << half | right
-        if value < total:
-            return value

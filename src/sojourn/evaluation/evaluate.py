@@ -1,0 +1,84 @@
+"""Play a fixed set of episodes at a fixed horizon. The same seed gives the same episodes and the same random draws, so
+that two policies are compared episode by episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sojourn.evaluation.report import EpisodeResult, Evaluation
+from sojourn.evaluation.tasks import EvalTask
+from sojourn.protocol.trajectory import Trajectory, TrajectoryGroup
+from sojourn.rollout.group import GroupPlan, collect
+from sojourn.rollout.player import Player
+from sojourn.rollout.recorder import Recorder
+
+
+async def evaluate(
+    player: Player,
+    tasks: Sequence[EvalTask],
+    *,
+    horizon: int | Mapping[str, int] | None = None,
+    concurrency: int = 256,
+    deterministic: bool = False,
+    seed: int = 0,
+    record: Path | None = None,
+) -> Evaluation:
+    """Play `tasks` once each.
+
+    Args:
+        player: who plays; its `run_seed` is replaced by `seed`.
+        horizon: turns of an episode (by environment); None: the environments' published ones.
+        concurrency: episodes in flight.
+        deterministic: fixed batches in a fixed order.
+        seed: of the random draws.
+        record: a directory to record the episodes in.
+    """
+    player = replace(player, run_seed=seed)
+    version = player.engine.policy_version
+    turns = await _horizons(player, tasks, horizon)
+    plans = [GroupPlan(t.env, t.task, t.family, t.view, turns[t.env], f"eval/{t.key}", 1) for t in tasks]
+    groups: dict[str, TrajectoryGroup] = {}
+    async for group in collect(player, plans, concurrency=concurrency, deterministic=deterministic):
+        groups[group.group_id] = group
+    ordered = [groups[plan.group_id] for plan in plans]
+    if record is not None:
+        Recorder(record).write(version, ordered, split="eval")
+    return Evaluation(
+        engine=player.engine.name,
+        policy_version=version,
+        horizon=turns,
+        seed=seed,
+        results=[_result(task, group.trajectories) for task, group in zip(tasks, ordered, strict=True)],
+    )
+
+
+async def _horizons(
+    player: Player, tasks: Sequence[EvalTask], horizon: int | Mapping[str, int] | None
+) -> dict[str, int]:
+    turns: dict[str, int] = {}
+    for env in dict.fromkeys(task.env for task in tasks):
+        if isinstance(horizon, int):
+            turns[env] = horizon
+        elif horizon is not None and env in horizon:
+            turns[env] = horizon[env]
+        else:
+            turns[env] = (await player.envs.spec(env)).default_horizon
+    return turns
+
+
+def _result(task: EvalTask, played: Sequence[Trajectory]) -> EpisodeResult:
+    if not played:
+        return EpisodeResult(key=task.key, env=task.env, task=task.task, family=task.family, stop="error", error=True)
+    episode = played[0]
+    return EpisodeResult(
+        key=task.key,
+        env=task.env,
+        task=episode.task,
+        family=episode.family,
+        success=episode.success,
+        score=episode.score,
+        turns=len(episode.turns),
+        stop=episode.stop.value,
+    )

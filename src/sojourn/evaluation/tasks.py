@@ -1,0 +1,77 @@
+"""Which episodes an evaluation plays, and the keyed permutation by which tasks are ordered without storing an order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from sojourn.client.pool import EnvPool
+from sojourn.client.session import EnvClient
+from sojourn.protocol.errors import UsageError
+
+
+class EvalTask(BaseModel):
+    """One episode to play."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    env: str
+    task: str
+    family: str
+    view: str
+    sample: int = 0
+    """Number of the episode among those of one task."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.env}/{self.view}/{self.task}/{self.sample}"
+
+
+async def eval_tasks(
+    envs: EnvPool | EnvClient,
+    env: str,
+    *,
+    split: str,
+    episodes: int,
+    view: str | None = None,
+    families: Sequence[str] | None = None,
+    seed: int = 0,
+) -> list[EvalTask]:
+    """Draw episodes from a split: each task once before any comes twice, in an order that depends on `seed` alone.
+
+    Raises:
+        UsageError: the split holds no such task.
+    """
+    view = view or (await envs.spec(env)).views[0]
+    total = (await envs.tasks(env, split, families=families, limit=1)).total
+    if not total:
+        raise UsageError(f"{env} has no tasks in split {split!r}" + (f" of {', '.join(families)}" if families else ""))
+    chosen: list[EvalTask] = []
+    for number in range(episodes):
+        sample, position = divmod(number, total)
+        offset = permuted(position, total, key=f"eval/{seed}/{env}")
+        info = (await envs.tasks(env, split, families=families, offset=offset, limit=1)).tasks[0]
+        chosen.append(EvalTask(env=env, task=info.task, family=info.family, view=view, sample=sample))
+    return chosen
+
+
+def permuted(position: int, total: int, *, key: str) -> int:
+    """Element `position` of a pseudo-random permutation of range(total), chosen by `key`.
+
+    A four-round Feistel network on the next even number of bits; values outside the range are sent through again.
+    """
+    if not 0 <= position < total:
+        raise ValueError(f"position {position} is outside a permutation of {total}")
+    half = max(1, ((total - 1).bit_length() + 1) // 2)
+    low = (1 << half) - 1
+    value = position
+    while True:
+        left, right = value >> half, value & low
+        for round_ in range(4):
+            word = hashlib.blake2b(f"{key}/{round_}/{right}".encode(), digest_size=8).digest()
+            left, right = right, left ^ (int.from_bytes(word, "big") & low)
+        value = left << half | right
+        if value < total:
+            return value

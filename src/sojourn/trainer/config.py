@@ -1,0 +1,262 @@
+"""The configuration of a run: each component's own, assembled; from YAML with dotted overrides.
+
+Errors are told all at once, on one line, each with its key path and the nearest valid key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+
+from sojourn.algorithms import registry
+from sojourn.algorithms.base import AlgorithmConfig
+from sojourn.algorithms.grpo import GRPOConfig
+from sojourn.engines.hf import HFEngineConfig
+from sojourn.protocol.errors import UsageError
+from sojourn.protocol.messages import SamplingParams
+from sojourn.rollout.agent import FORMATS
+from sojourn.rollout.horizon import HorizonConfig
+from sojourn.rollout.player import Limits
+from sojourn.trainer.batch import RewardKind
+from sojourn.trainer.config_errors import problems
+from sojourn.trainer.overrides import apply_override, one_line
+from sojourn.trainer.policy import LoraConfig, OptimConfig
+
+RESUMABLE = (
+    "trainer.num_steps",
+    "trainer.save_every",
+    "trainer.keep_checkpoints",
+    "trainer.resume_fallback",
+    "logging",
+)
+"""Keys (and all below them) that may differ between a run and its resumption, besides every `envs.N.urls`."""
+
+
+class Section(BaseModel):
+    """Part of a run's configuration: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(Section):
+    """The policy."""
+
+    name: str = "sojourn-tiny"
+    """A shipped model, a directory, or a Hugging Face id."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of the weights in training."""
+    autocast: Literal["bfloat16", "float16"] | None = None
+    """Of matrix products in training."""
+    lora: LoraConfig | None = None
+    device: str = "cpu"
+
+
+class EnvEntry(Section):
+    """One environment of the mixture."""
+
+    name: str
+    view: str | None = None
+    """How the world is worded; None: the environment's first view."""
+    split: str = "train"
+    families: tuple[str, ...] | None = None
+    """Only these families of tasks."""
+    weight: float = Field(default=1.0, gt=0)
+    """Share of the groups, relative to the other entries."""
+    reward: RewardKind = "score"
+    """What an episode is paid: its score in [0, 1], or 1 for success and nothing else."""
+    urls: tuple[str, ...] | None = None
+    """Servers that offer it; None: the command line serves it itself."""
+
+
+class RolloutConfig(Section):
+    """How episodes are collected."""
+
+    group_size: int = Field(default=8, ge=1)
+    groups_per_step: int = Field(default=32, ge=1)
+    fork_turn: int | None = Field(default=None, ge=1)
+    """Siblings share this many turns by forking the world; None: they begin apart."""
+    concurrency: int = Field(default=256, ge=1)
+    """Episodes in flight."""
+    format: str = "react"
+    prompt: Literal["full", "none"] = "full"
+    """`none` shows the observation alone: for small models that know the rules by heart."""
+    system_prompt: bool = False
+    deterministic: bool = False
+    """Fixed batches in a fixed order: the same run gives the same bits."""
+    limits: Limits = Field(default_factory=Limits)
+
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str) -> str:
+        if value not in FORMATS:
+            raise ValueError(f"no action format {value!r} (known: {', '.join(sorted(FORMATS))})")
+        return value
+
+
+class TrainerConfig(Section):
+    """The loop."""
+
+    num_steps: int = Field(default=100, ge=1)
+    minibatches: int = Field(default=1, ge=1)
+    """Optimiser steps that one collection is divided into."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over one collection."""
+    token_budget: int = Field(default=8192, ge=1)
+    """Padded tokens of one micro-batch."""
+    save_every: int = Field(default=10, ge=0)
+    """Steps between checkpoints; the last step always has one; 0: only that."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    eval_every: int = Field(default=0, ge=0)
+    """Steps between evaluations; 0: none."""
+    max_staleness: int = Field(default=0, ge=0)
+    """Updates that a collection may be old when it is trained; 0: synchronous."""
+    resume_fallback: bool = False
+    """Resume from the checkpoint before, where the last one is corrupted."""
+
+
+class EvalConfig(Section):
+    """The periodic evaluation: the same episodes each time."""
+
+    split: str = "test"
+    episodes: int = Field(default=256, ge=1)
+    """For each environment."""
+    horizon: int | None = Field(default=None, ge=1)
+    """None: the environment's published one."""
+    temperature: float = Field(default=1.0, ge=0)
+    seed: int = 0
+    concurrency: int = Field(default=256, ge=1)
+
+
+class LoggingConfig(Section):
+    tensorboard: bool = True
+    trajectories: bool = True
+    """Record every episode under `trajectories/`."""
+
+
+class TrainConfig(Section):
+    """One run. See `configs/` for whole examples."""
+
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(default=0, ge=0)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    engine: HFEngineConfig = Field(default_factory=HFEngineConfig)
+    envs: tuple[EnvEntry, ...] = Field(min_length=1)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    sampling: SamplingParams = Field(default_factory=SamplingParams)
+    horizon: HorizonConfig
+    algorithm: SerializeAsAny[AlgorithmConfig] = Field(default_factory=GRPOConfig)
+    optim: OptimConfig = Field(default_factory=OptimConfig)
+    trainer: TrainerConfig = Field(default_factory=TrainerConfig)
+    eval: EvalConfig = Field(default_factory=EvalConfig)
+    logging: LoggingConfig = Field(default_factory=LoggingConfig)
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _algorithm_by_name(cls, value: Any) -> Any:
+        return _algorithm_class(value).model_validate(value) if isinstance(value, dict) else value
+
+    @field_validator("sampling")
+    @classmethod
+    def _unbiased(cls, value: SamplingParams) -> SamplingParams:
+        if value.top_p != 1.0 or value.top_k != 0:
+            raise ValueError("training samples with top_p 1 and top_k 0: anything else biases importance ratios")
+        if value.temperature == 0:
+            raise ValueError("training needs a temperature above 0: greedy episodes do not differ")
+        return value
+
+    @model_validator(mode="after")
+    def _one_reward_an_environment(self) -> TrainConfig:
+        kinds = {(entry.name, entry.reward) for entry in self.envs}
+        if len(kinds) > len({name for name, _ in kinds}):
+            raise ValueError("entries of envs that share a name must share their reward")
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """Plain values, as `config.yaml` and checkpoints hold them."""
+        return self.model_dump(mode="json")
+
+    def rewards(self) -> dict[str, RewardKind]:
+        """How each environment pays."""
+        return {entry.name: entry.reward for entry in self.envs}
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Read a YAML file and apply `a.b=value` overrides (values are YAML; `envs.0.weight=2` indexes a list).
+
+    Raises:
+        UsageError: the file, an override or a key is wrong; one line that names everything that is.
+    """
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read config {path}: {getattr(error, 'strerror', None) or error}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"config {path} is not YAML: {one_line(error)}") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"config {path} is not a mapping of keys to values")
+    for override in overrides:
+        apply_override(data, override)
+    return parse_config(data)
+
+
+def parse_config(data: dict[str, Any]) -> TrainConfig:
+    """A config of plain values; raises `UsageError` with every problem on one line."""
+    found = list(_algorithm_problems(data.get("algorithm")))
+    checked = {**data, "algorithm": GRPOConfig()} if found else data
+    try:
+        config = TrainConfig.model_validate(checked)
+    except ValidationError as error:
+        found = [*problems(error, TrainConfig, checked), *found]
+    if found:
+        raise UsageError("config: " + "; ".join(found))
+    return config
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Key paths whose values differ between two dumps and may not differ between a run and its resumption."""
+    old, new = dict(_flatten(before)), dict(_flatten(after))
+    return sorted(
+        key for key in old.keys() | new.keys() if old.get(key, ...) != new.get(key, ...) and not _may_change(key)
+    )
+
+
+def _may_change(key: str) -> bool:
+    if any(key == free or key.startswith(f"{free}.") for free in RESUMABLE):
+        return True
+    parts = key.split(".")
+    return parts[0] == "envs" and len(parts) > 2 and parts[2] == "urls"
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    empty = True
+    for key, inner in items:
+        empty = False
+        yield from _flatten(inner, f"{path}.{key}" if path else str(key))
+    if empty:
+        yield path, value
+
+
+def _algorithm_class(section: Mapping[str, Any]) -> type[AlgorithmConfig]:
+    name = section.get("name", "grpo")
+    try:
+        return registry.load(str(name)).Config
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+def _algorithm_problems(section: Any) -> Iterator[str]:
+    """What is wrong with `algorithm:`, whose class depends on its name."""
+    if not isinstance(section, dict):
+        return
+    try:
+        cls = _algorithm_class(section)
+        cls.model_validate(section)
+    except ValidationError as error:
+        yield from problems(error, cls, section, prefix=("algorithm",))
+    except ValueError as error:
+        yield f"algorithm.name: {error}"

@@ -1,0 +1,132 @@
+"""The directory of a run and the rules for entering it: fresh, or to resume exactly.
+
+runs/NAME/
+    config.yaml       what was asked for
+    metrics.jsonl     one line a step
+    trajectories/     every episode
+    evaluations/      step_000010.json, results by episode
+    checkpoints/
+    tb/               TensorBoard
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sojourn.evaluation.report import Evaluation
+from sojourn.protocol.errors import UsageError
+from sojourn.protocol.trajectory import TrajectoryGroup
+from sojourn.rollout.recorder import Recorder
+from sojourn.trainer.checkpoint import Checkpoint, CheckpointStore
+from sojourn.trainer.config import TrainConfig, changed_keys
+from sojourn.trainer.metrics import MetricsWriter
+
+
+class RunDir:
+    """Opens a run directory and writes what a run leaves behind.
+
+    Args:
+        path: made when it is not there.
+        config: of the run.
+        resume: continue the run that is there, from its last checkpoint (from the beginning, if it has none yet).
+        on_note: told of what a person should know.
+
+    Raises:
+        UsageError: it holds a run already; or (resuming) none, one of another config, or a corrupted checkpoint; or it
+            cannot be written.
+    """
+
+    def __init__(self, path: Path, config: TrainConfig, *, resume: bool, on_note: Callable[[str], None]) -> None:
+        self.path = path
+        self.checkpoints = CheckpointStore(path / "checkpoints", keep=config.trainer.keep_checkpoints)
+        self.checkpoint: Checkpoint | None = None
+        if resume:
+            self.checkpoint = self._resume(config, on_note)
+        else:
+            self._refuse_occupied()
+        step = self.checkpoint.state.progress.step if self.checkpoint else 0
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._write("config.yaml", yaml.safe_dump(config.dump(), sort_keys=False))
+            self.metrics = MetricsWriter(
+                path,
+                offset=self.checkpoint.state.metrics_offset if self.checkpoint else 0,
+                tensorboard=config.logging.tensorboard,
+                purge_step=step + 1,
+            )
+        except OSError as error:
+            raise UsageError(f"cannot write the run directory {path}: {error.strerror or error}") from error
+        self.recorder = Recorder(path / "trajectories") if config.logging.trajectories else None
+        self._discard_after(step if self.checkpoint else -1)
+
+    def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        """Keep the episodes of a step, if they are to be kept."""
+        if self.recorder:
+            self.recorder.write(step, groups)
+
+    def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        """Keep the results of an evaluation."""
+        (self.path / "evaluations").mkdir(exist_ok=True)
+        self._write(f"evaluations/step_{step:06d}.json", evaluation.model_dump_json(indent=1))
+
+    def evaluations(self) -> dict[int, Evaluation]:
+        """All evaluations of the run by step, those before a resumption included."""
+        return {
+            int(path.stem.removeprefix("step_")): Evaluation.model_validate_json(path.read_text())
+            for path in sorted((self.path / "evaluations").glob("step_*.json"))
+        }
+
+    def close(self) -> None:
+        self.metrics.close()
+
+    def _refuse_occupied(self) -> None:
+        if (self.path / "config.yaml").exists():
+            raise UsageError(f"{self.path} holds a run already: continue it with --resume, or give another name")
+
+    def _resume(self, config: TrainConfig, on_note: Callable[[str], None]) -> Checkpoint | None:
+        try:
+            before = yaml.safe_load((self.path / "config.yaml").read_text())
+        except FileNotFoundError as error:
+            raise UsageError(f"nothing to resume: there is no run in {self.path}") from error
+        except (OSError, yaml.YAMLError) as error:
+            raise UsageError(f"cannot resume: {self.path / 'config.yaml'} is unreadable") from error
+        checkpoint = None
+        if self.checkpoints.steps():
+            checkpoint = self.checkpoints.latest(fall_back=config.trainer.resume_fallback, on_note=on_note)
+            before = checkpoint.state.config
+            on_note(f"resuming after step {checkpoint.state.progress.step}")
+        else:
+            on_note("no checkpoint yet: starting from the beginning")
+        _refuse_changes(before, config.dump())
+        return checkpoint
+
+    def _discard_after(self, step: int) -> None:
+        """Drop what later steps left: they will be run again."""
+        if self.recorder:
+            self.recorder.discard_after(step)
+        for path in (self.path / "evaluations").glob("step_*.json"):
+            if int(path.stem.removeprefix("step_")) > step:
+                path.unlink()
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file whole or not at all."""
+        target = self.path / name
+        partial = target.with_name(target.name + ".partial")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+
+
+def _refuse_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    if changed := changed_keys(before, after):
+        raise UsageError(
+            f"cannot resume with a changed config: {', '.join(changed)}; restore what the run had, "
+            "or start a run under another name"
+        )
