@@ -15,17 +15,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sojourn.envs.base import EnvService
-from sojourn.protocol.errors import BadRequest, BodyTooLarge, ServiceError, UsageError
+from sojourn.protocol.errors import BadRequest, ServiceError, UsageError
 from sojourn.serving import requests as bodies
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.batch import BatchResponse, StepBatch
 from sojourn.serving.config import ServingConfig
 from sojourn.serving.execution import Executor
+from sojourn.serving.http import http_problem, json_response, problem_response, read_body, unexpected
 from sojourn.serving.idempotency import OnceByKey, detach
 from sojourn.serving.metrics import CONTENT_TYPE
 from sojourn.serving.openapi import document
-from sojourn.serving.operations import Operations, encode
-from sojourn.serving.problems import http_problem, problem_response, unexpected
+from sojourn.serving.operations import Operations
+from sojourn.serving.replies import encode
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -155,14 +156,14 @@ class _Api:
         body = await self._body(request, bodies.CreateBody)
         key = request.headers.get("idempotency-key")
         reply = await self._created.run(key, body.model_dump_json(), lambda: self._do.create(body))
-        return _json(reply, 201)
+        return json_response(reply, 201)
 
     async def fork(self, request: Request) -> Response:
         body = await self._body(request, bodies.ForkBody)
         session = request.path_params["id"]
         key = request.headers.get("idempotency-key")
         fingerprint = bodies.canonical([session, body.count])
-        return _json(await self._forked.run(key, fingerprint, lambda: self._do.fork(session, body)), 201)
+        return json_response(await self._forked.run(key, fingerprint, lambda: self._do.fork(session, body)), 201)
 
     async def steps(self, request: Request) -> Response:
         body = await self._body(request, bodies.StepsBody)
@@ -172,35 +173,35 @@ class _Api:
 
     async def step(self, request: Request) -> Response:
         body = await self._body(request, bodies.StepBody)
-        return _json(await detach(self._do.step(request.path_params["id"], body.revision, body.action)))
+        return json_response(await detach(self._do.step(request.path_params["id"], body.revision, body.action)))
 
     async def reset(self, request: Request) -> Response:
         body = await self._body(request, bodies.ResetBody)
-        return _json(await detach(self._do.reset(request.path_params["id"], body)))
+        return json_response(await detach(self._do.reset(request.path_params["id"], body)))
 
     async def inject(self, request: Request) -> Response:
         body = await self._body(request, bodies.InjectBody)
-        return _json(await detach(self._do.inject(request.path_params["id"], body)))
+        return json_response(await detach(self._do.inject(request.path_params["id"], body)))
 
     async def restore(self, request: Request) -> Response:
         body = await self._body(request, bodies.RestoreBody)
-        return _json(await detach(self._do.restore(request.path_params["id"], body)))
+        return json_response(await detach(self._do.restore(request.path_params["id"], body)))
 
     async def snapshot(self, request: Request) -> Response:
-        return _json(await detach(self._do.snapshot(request.path_params["id"])), 201)
+        return json_response(await detach(self._do.snapshot(request.path_params["id"])), 201)
 
     async def actions(self, request: Request) -> Response:
-        return _json(await detach(self._do.actions(request.path_params["id"])))
+        return json_response(await detach(self._do.actions(request.path_params["id"])))
 
     async def solution(self, request: Request) -> Response:
-        return _json(await detach(self._do.solution(request.path_params["id"])))
+        return json_response(await detach(self._do.solution(request.path_params["id"])))
 
     async def describe(self, request: Request) -> Response:
-        return _json(self._do.describe(request.path_params["id"]))
+        return json_response(self._do.describe(request.path_params["id"]))
 
     async def renew(self, request: Request) -> Response:
         body = await self._body(request, bodies.RenewBody)
-        return _json(self._do.renew(request.path_params["id"], body))
+        return json_response(self._do.renew(request.path_params["id"], body))
 
     async def delete(self, request: Request) -> Response:
         await self._do.delete(request.path_params["id"])
@@ -213,20 +214,20 @@ class _Api:
         return Response(stored.data, 200, {"sojourn-env": stored.env}, "application/octet-stream")
 
     async def put_snapshot(self, request: Request) -> Response:
-        data = await _read(request, self._config.max_snapshot_bytes)
+        data = await read_body(request, self._config.max_snapshot_bytes)
         await self._do.put_snapshot(request.path_params["digest"], data)
         return Response(status_code=204)
 
     # -- discovery -------------------------------------------------------------------------------------------------
 
     async def envs(self, _: Request) -> Response:
-        specs = [service.spec.model_dump() for service in self._do.services.values()]
-        return _json(encode({"envs": specs}))
+        specs = [service.spec.model_dump() for service in self._do.worlds.services.values()]
+        return json_response(encode({"envs": specs}))
 
     async def tasks(self, request: Request) -> Response:
         query: dict[str, Any] = dict(request.query_params)
         query["family"] = request.query_params.getlist("family")
-        return _json(self._do.tasks(request.path_params["env"], bodies.parse_query(bodies.TasksQuery, query)))
+        return json_response(self._do.tasks(request.path_params["env"], bodies.parse_query(bodies.TasksQuery, query)))
 
     async def workers(self, request: Request) -> Response:
         me = {
@@ -236,36 +237,19 @@ class _Api:
             "sessions": len(self._do.sessions),
             "max_sessions": self._config.max_sessions,
         }
-        return _json(encode({"workers": [me]}))
+        return json_response(encode({"workers": [me]}))
 
     async def health(self, _: Request) -> Response:
-        return _json(b'{"status":"ok"}')
+        return json_response(b'{"status":"ok"}')
 
     async def ready(self, _: Request) -> Response:
-        return _json(b'{"status":"ready"}') if self._serving else _json(b'{"status":"not ready"}', 503)
+        return json_response(b'{"status":"ready"}') if self._serving else json_response(b'{"status":"not ready"}', 503)
 
     async def metrics(self, _: Request) -> Response:
         return Response(self._do.metrics.render(len(self._do.sessions)), media_type=CONTENT_TYPE)
 
     async def openapi(self, _: Request) -> Response:
-        return _json(encode(document()))
+        return json_response(encode(document()))
 
     async def _body(self, request: Request, model: type[bodies.Model]) -> bodies.Model:
-        return bodies.parse_body(model, await _read(request, self._config.max_body_bytes))
-
-
-async def _read(request: Request, limit: int) -> bytes:
-    """The body, refused as soon as it is known to be too long."""
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared[:20]) > limit:
-        raise BodyTooLarge(f"a body of {declared[:20]} bytes is over the bound of {limit}")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise BodyTooLarge(f"the body is over the bound of {limit} bytes")
-    return bytes(body)
-
-
-def _json(data: bytes, status: int = 200) -> Response:
-    return Response(data, status, media_type="application/json")
+        return bodies.parse_body(model, await read_body(request, self._config.max_body_bytes))

@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sojourn.protocol.errors import ServiceError
+from sojourn.serving.http import unexpected
 from sojourn.serving.idempotency import spawn
 from sojourn.serving.operations import Operations
-from sojourn.serving.problems import unexpected
 from sojourn.serving.requests import StepItem
 
 _SLICE_S = 0.005

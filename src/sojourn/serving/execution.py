@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from sojourn.protocol.env import EnvSpec
 from sojourn.protocol.errors import DeadlineExceeded, EnvironmentFailed, ServiceError, TooMany, UsageError
+from sojourn.serving.threads import DaemonPool
 
 T = TypeVar("T")
 logger = logging.getLogger("sojourn.serving")
@@ -32,7 +34,7 @@ class Executor:
 
     def __init__(self, deadline_s: float, threads: int) -> None:
         self._deadline_s = deadline_s
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="sojourn-env")
+        self._threads = DaemonPool(threads, "sojourn-env")
 
     @staticmethod
     def check(spec: EnvSpec) -> None:
@@ -63,7 +65,7 @@ class Executor:
             raise EnvironmentFailed(f"{spec.name} raised {type(error).__name__}: {str(error)[:500]}") from error
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _inline(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
         limit = asyncio.timeout(self._deadline_s)
@@ -76,7 +78,7 @@ class Executor:
             raise
 
     async def _threaded(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
-        work = self._threads.submit(_drive, operation)
+        work = self._threads.submit(partial(_drive, operation))
         waiter = asyncio.wrap_future(work)
         done, _ = await asyncio.wait({waiter}, timeout=self._deadline_s)
         if done:

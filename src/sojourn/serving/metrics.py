@@ -71,3 +71,21 @@ class Metrics:
         """The exposition text."""
         self.sessions_open.set(sessions)
         return generate_latest(self.registry)
+
+
+def merge(texts: list[str]) -> bytes:
+    """Several workers' expositions as one: every family once, with everybody's samples."""
+    headers: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for text in texts:
+        family = ""
+        for line in text.splitlines():
+            if line.startswith(("# HELP ", "# TYPE ")):
+                family = line.split(" ", 3)[2]
+                known = headers.setdefault(family, [])
+                if line not in known:
+                    known.append(line)
+            elif line:
+                samples.setdefault(family, []).append(line)
+    lines = [line for family, head in headers.items() for line in [*head, *samples.get(family, [])]]
+    return ("\n".join(lines) + "\n").encode()

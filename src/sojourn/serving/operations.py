@@ -7,16 +7,15 @@ in an unknown state (an exception, a missed deadline) closes its session: a wron
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import orjson
-
-from sojourn.envs.base import Env, EnvService
-from sojourn.protocol.env import Observation, Snapshot, TaskRef
+from sojourn.envs.base import EnvService
+from sojourn.protocol.env import Observation, Snapshot
 from sojourn.protocol.errors import (
     BadRequest,
     Conflict,
@@ -25,12 +24,11 @@ from sojourn.protocol.errors import (
     NotFound,
     ServiceError,
     SnapshotInvalid,
-    UnknownTask,
+    TooMany,
 )
 from sojourn.serving.config import ServingConfig
-from sojourn.serving.execution import Executor, StillRunning
-from sojourn.serving.idempotency import spawn
 from sojourn.serving.metrics import Metrics
+from sojourn.serving.replies import as_dict, encode
 from sojourn.serving.requests import (
     CreateBody,
     ForkBody,
@@ -42,10 +40,20 @@ from sojourn.serving.requests import (
     canonical,
 )
 from sojourn.serving.sessions import MutationKey, Session, SessionTable
-from sojourn.serving.snapshots import Label, SnapshotStore, seal, unseal
+from sojourn.serving.snapshots import Label, SnapshotStore, Stored, seal, unseal
+from sojourn.serving.worlds import Opened, Worlds
 
 T = TypeVar("T")
 Reply = dict[str, Any]
+logger = logging.getLogger("sojourn.serving")
+
+
+class _Unharmed(Exception):
+    """An environment failed, but not the session's own world."""
+
+    def __init__(self, error: ServiceError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class Operations:
@@ -54,34 +62,33 @@ class Operations:
     def __init__(
         self, services: Sequence[EnvService], config: ServingConfig, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.services: Mapping[str, EnvService] = {service.spec.name: service for service in services}
         self.config = config
+        self.worlds = Worlds(services, config)
         self.metrics = Metrics(config.worker)
         self.sessions = SessionTable(config, clock)
         self.snapshots = SnapshotStore(config.snapshot_store_bytes, config.max_snapshot_bytes)
-        self._executor = Executor(config.deadline_s, config.threads)
-        self._disposals: set[asyncio.Task[Any]] = set()
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
     async def create(self, body: CreateBody) -> bytes:
         """Open a session on a task or from a snapshot; the first observation is part of the reply."""
-        service = self.service(body.env)
-        view = self._view(service, body.view)
+        service = self.worlds.service(body.env)
+        view = self.worlds.view(service, body.view)
         if (body.task is None) == (body.snapshot is None):
             raise BadRequest("task: give either a task or a snapshot")
+        if body.snapshot is not None and (body.seed is not None or body.init is not None):
+            raise BadRequest("snapshot: a snapshot takes no seed and no init")
         with self.sessions.reserve(1):
             if body.snapshot is not None:
-                if body.seed is not None or body.init is not None:
-                    raise BadRequest("snapshot: a snapshot takes no seed and no init")
-                world, task, ended, observation = await self._from_snapshot(service, view, body.snapshot)
+                opened = await self.worlds.restored(service, view, self.snapshots.get(body.snapshot))
             else:
                 assert body.task is not None
-                task, ended = self.resolve(service, body.task), False
-                world, observation = await self._open_world(
+                task = self.worlds.resolve(service, body.task)
+                world, seen = await self.worlds.begin(
                     service, view, lambda made: made.reset(task, seed=body.seed, init=body.init)
                 )
-            return await self._enter(service, world, view, task, ended, body.lease_s, observation)
+                opened = Opened(world, task, False, seen)
+            return self._enter(service, view, opened, body.lease_s)
 
     async def fork(self, session_id: str, body: ForkBody) -> bytes:
         """Open `count` sessions that stand where this one stands; all of them or none."""
@@ -90,24 +97,18 @@ class Operations:
         parent = self.sessions.find(session_id)
         with self.sessions.reserve(body.count):
             sealed = await self._read(parent, self._sealed)
-            label, inner = unseal(sealed.data)
+            stored = Stored(sealed, trusted=True)
             made = await asyncio.gather(
-                *(
-                    self._open_world(parent.service, parent.view, lambda world: world.restore(inner))
-                    for _ in range(body.count)
-                ),
+                *(self.worlds.restored(parent.service, parent.view, stored) for _ in range(body.count)),
                 return_exceptions=True,
             )
             failures = [item for item in made if isinstance(item, BaseException)]
             worlds = [item for item in made if not isinstance(item, BaseException)]
             if failures:
-                for world, _ in worlds:
-                    self._dispose(parent.service, world)
+                for opened in worlds:
+                    self.worlds.dispose(parent.service, opened.world)
                 raise failures[0]
-            children = [
-                await self._enter(parent.service, world, parent.view, parent.task, label.ended, parent.lease_s, seen)
-                for world, seen in worlds
-            ]
+            children = [self._enter(parent.service, parent.view, opened, parent.lease_s) for opened in worlds]
         return b'{"sessions":[' + b",".join(children) + b"]}"
 
     # -- mutations -------------------------------------------------------------------------------------------------
@@ -146,12 +147,12 @@ class Operations:
 
     async def actions(self, session_id: str) -> bytes:
         session = self.sessions.find(session_id)
-        found = await self._read(session, lambda s: self._run(s.service, s.world.available_actions()))
+        found = await self._read(session, lambda s: self.worlds.run(s.service, s.world.available_actions()))
         return encode({"actions": found})
 
     async def solution(self, session_id: str) -> bytes:
         session = self.sessions.find(session_id)
-        solution = await self._read(session, lambda s: self._run(s.service, s.world.solve()))
+        solution = await self._read(session, lambda s: self.worlds.run(s.service, s.world.solve()))
         return encode({"actions": solution.actions, "thoughts": solution.thoughts})
 
     def describe(self, session_id: str) -> bytes:
@@ -164,7 +165,7 @@ class Operations:
 
     def tasks(self, env: str, query: TasksQuery) -> bytes:
         """One page of a split, in the environment's fixed order."""
-        service = self.service(env)
+        service = self.worlds.service(env)
         if query.split not in service.spec.splits:
             raise NotFound(f"{env} has no split {query.split!r} (known: {', '.join(service.spec.splits)})")
         index = service.tasks()
@@ -206,42 +207,22 @@ class Operations:
         return len(expired)
 
     async def open(self) -> None:
-        for service in self.services.values():
-            await service.open()
+        """Open the services."""
+        await self.worlds.open()
 
     async def close(self) -> None:
         """Let operations in flight finish, then close every world and every service."""
+        until = asyncio.get_running_loop().time() + self.config.drain_s
         for session in self.sessions:
             try:
-                async with asyncio.timeout(self.config.drain_s), session.lock:
-                    pass
+                async with asyncio.timeout_at(until), session.lock:
+                    if not session.closed:
+                        self._remove(session, "the server is shutting down")
             except TimeoutError:
-                pass
-            if not session.closed:
-                self._remove(session, "the server is shutting down")
-        if self._disposals:
-            await asyncio.wait(self._disposals, timeout=self.config.drain_s)
-        for service in self.services.values():
-            await service.close()
-        self._executor.close()
+                logger.error("session %s is still at work after %g s; left behind", session.id, self.config.drain_s)
+        await self.worlds.close()
 
     # -- shared ----------------------------------------------------------------------------------------------------
-
-    def service(self, env: str) -> EnvService:
-        found = self.services.get(env)
-        if found is None:
-            raise NotFound(f"no environment {env[:80]!r} here (known: {', '.join(self.services)})")
-        return found
-
-    def resolve(self, service: EnvService, text: str) -> TaskRef:
-        """The canonical task that a text names; raises `UnknownTask`."""
-        try:
-            task = TaskRef.parse(text)
-            if task.env != service.spec.name:
-                raise UnknownTask(f"{text!r} is not a task of {service.spec.name}")
-            return service.tasks().resolve(task)
-        except ValueError as error:
-            raise UnknownTask(str(error)) from error
 
     async def _mutate(self, session_id: str, key: MutationKey, act: Callable[[Session], Awaitable[Reply]]) -> bytes:
         session = self.sessions.find(session_id, key)
@@ -254,6 +235,8 @@ class Operations:
                 reply = await act(session)
                 reply["revision"] = session.revision + 1
                 encoded = encode(reply)
+            except _Unharmed as unharmed:
+                raise unharmed.error from unharmed.error.__cause__
             except (EnvironmentFailed, DeadlineExceeded) as error:
                 self._break(session, error, key)
                 raise
@@ -279,7 +262,7 @@ class Operations:
         if session.ended:
             raise Conflict("the episode is over: reset or restore the session")
         started = time.perf_counter()
-        result = await self._run(session.service, session.world.step(action))
+        result = await self.worlds.run(session.service, session.world.step(action))
         self.metrics.stepped(session.env, time.perf_counter() - started)
         if not math.isfinite(result.reward):
             raise EnvironmentFailed(f"{session.env} gave the reward {result.reward}")
@@ -293,80 +276,44 @@ class Operations:
         }
 
     async def _reset(self, body: ResetBody, session: Session) -> Reply:
-        task = session.task if body.task is None else self.resolve(session.service, body.task)
+        task = session.task if body.task is None else self.worlds.resolve(session.service, body.task)
         try:
-            seen = await self._run(session.service, session.world.reset(task, seed=body.seed, init=body.init))
+            seen = await self.worlds.run(session.service, session.world.reset(task, seed=body.seed, init=body.init))
+        except TooMany:
+            raise
         except ServiceError:
+            # Refused, but perhaps half done: until a reset succeeds, the world is not one that anybody asked for.
             session.unset = True
             raise
-        session.family = session.service.tasks().family(task)
-        session.task, session.ended, session.unset = task, False, False
+        session.stands_at(task, ended=False)
         return self._seen(session, seen)
 
     async def _inject(self, change: dict[str, Any], session: Session) -> Reply:
         self._ready(session)
         if session.ended:
             raise Conflict("the episode is over: reset or restore the session")
-        return self._seen(session, await self._run(session.service, session.world.inject(change)))
+        return self._seen(session, await self.worlds.run(session.service, session.world.inject(change)))
 
     async def _restore(self, digest: str, session: Session) -> Reply:
         # A fresh world takes the snapshot, so that a refused one leaves the session as it was.
-        world, task, ended, seen = await self._from_snapshot(session.service, session.view, digest)
-        self._dispose(session.service, session.world)
-        session.family = session.service.tasks().family(task)
-        session.world, session.task, session.ended, session.unset = world, task, ended, False
-        return self._seen(session, seen)
+        stored = self.snapshots.get(digest)
+        try:
+            opened = await self.worlds.restored(session.service, session.view, stored)
+        except (EnvironmentFailed, DeadlineExceeded) as error:
+            raise _Unharmed(error) from error
+        self.worlds.dispose(session.service, session.world)
+        session.world = opened.world
+        session.stands_at(opened.task, ended=opened.ended)
+        return self._seen(session, opened.observation)
 
     async def _sealed(self, session: Session) -> Snapshot:
-        inner = await self._run(session.service, session.world.snapshot())
+        inner = await self.worlds.run(session.service, session.world.snapshot())
         return seal(Label(env=session.env, task=str(session.task), ended=session.ended), inner)
 
-    async def _from_snapshot(
-        self, service: EnvService, view: str, digest: str
-    ) -> tuple[Env, TaskRef, bool, Observation]:
-        stored = self.snapshots.get(digest)
-        label, inner = unseal(stored.snapshot.data)
-        if label.env != service.spec.name:
-            raise SnapshotInvalid(f"the snapshot is of {label.env}, not of {service.spec.name}")
-        task = self.resolve(service, label.task)
+    def _enter(self, service: EnvService, view: str, opened: Opened, lease_s: float | None) -> bytes:
+        session = self.sessions.add(service, opened.world, view, opened.task, opened.ended, lease_s)
         try:
-            world, observation = await self._open_world(service, view, lambda made: made.restore(inner))
-        except EnvironmentFailed as error:
-            if stored.trusted:
-                raise
-            raise SnapshotInvalid(f"the environment cannot read the snapshot: {error.detail}") from error
-        return world, task, label.ended, observation
-
-    async def _open_world(
-        self, service: EnvService, view: str, begin: Callable[[Env], Coroutine[Any, Any, Observation]]
-    ) -> tuple[Env, Observation]:
-        made: list[Env] = []
-
-        async def opening() -> Observation:
-            made.append(service.create(view))
-            return await begin(made[0])
-
-        try:
-            observation = await self._run(service, opening())
-        except BaseException as error:
-            if made:
-                self._dispose(service, made[0], error)
-            raise
-        return made[0], observation
-
-    async def _enter(
-        self,
-        service: EnvService,
-        world: Env,
-        view: str,
-        task: TaskRef,
-        ended: bool,
-        lease_s: float | None,
-        observation: Observation,
-    ) -> bytes:
-        session = self.sessions.add(service, world, view, task, ended, lease_s)
-        try:
-            return encode({**self._about(session), "observation": as_dict(observation)})
+            return encode({**self._about(session), "observation": as_dict(opened.observation)})
         except EnvironmentFailed as error:
             self._break(session, error)
             raise
@@ -396,15 +343,6 @@ class Operations:
         if session.unset:
             raise Conflict("the last reset was refused: reset or restore the session")
 
-    def _view(self, service: EnvService, view: str | None) -> str:
-        views = service.spec.views
-        if view is not None and view not in views:
-            raise BadRequest(f"view: {service.spec.name} has no view {view!r} (known: {', '.join(views)})")
-        return views[0] if view is None else view
-
-    async def _run(self, service: EnvService, operation: Coroutine[Any, Any, T]) -> T:
-        return await self._executor.run(service.spec, operation)
-
     def _break(self, session: Session, error: ServiceError, key: MutationKey | None = None) -> None:
         self._remove(session, f"the session broke: {error.detail}", key, error)
 
@@ -412,30 +350,4 @@ class Operations:
         self, session: Session, reason: str, key: MutationKey | None = None, error: ServiceError | None = None
     ) -> None:
         self.sessions.remove(session, reason, key, error)
-        self._dispose(session.service, session.world, error)
-
-    def _dispose(self, service: EnvService, world: Env, error: BaseException | None = None) -> None:
-        """Close a world in the background; one that a thread still works on, when that thread is done."""
-        loop = asyncio.get_running_loop()
-
-        def close() -> None:
-            task = spawn(self._run(service, world.close()))
-            self._disposals.add(task)
-            task.add_done_callback(self._disposals.discard)
-
-        if isinstance(error, StillRunning):
-            error.work.add_done_callback(lambda _: loop.call_soon_threadsafe(close))
-        else:
-            close()
-
-
-def as_dict(observation: Observation) -> Reply:
-    return {"text": observation.text, "info": observation.info}
-
-
-def encode(value: Any) -> bytes:
-    """JSON bytes; raises `EnvironmentFailed` for what an environment should not have put into a reply."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError as error:
-        raise EnvironmentFailed(f"the environment's reply is not JSON: {error}") from error
+        self.worlds.dispose(session.service, session.world, error)

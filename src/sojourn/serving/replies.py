@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, Field
 
-from sojourn.protocol.env import EnvSpec
+from sojourn.protocol.env import EnvSpec, Observation
+from sojourn.protocol.errors import EnvironmentFailed
 
 
 class ObservationReply(BaseModel):
@@ -122,3 +124,16 @@ class WorkersReply(BaseModel):
 
 class StatusReply(BaseModel):
     status: str
+
+
+def as_dict(observation: Observation) -> dict[str, Any]:
+    """An observation as it stands in a reply."""
+    return {"text": observation.text, "info": observation.info}
+
+
+def encode(value: Any) -> bytes:
+    """JSON bytes; raises `EnvironmentFailed` for what an environment should not have put into a reply."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        raise EnvironmentFailed(f"the environment's reply is not JSON: {error}") from error

@@ -47,6 +47,11 @@ class Session:
     def env(self) -> str:
         return self.service.spec.name
 
+    def stands_at(self, task: TaskRef, *, ended: bool) -> None:
+        """The world was reset or restored."""
+        self.task, self.family = task, self.service.tasks().family(task)
+        self.ended, self.unset = ended, False
+
     def repeated(self, key: MutationKey) -> bytes | None:
         """The stored reply if `key` is the latest mutation, else None once the revision is the present one.
 

@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents as HTTP replies."""
+"""Bodies in, JSON and RFC 9457 problem documents out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sojourn.protocol.errors import ServiceError
+from sojourn.protocol.errors import BodyTooLarge, ServiceError
 
 logger = logging.getLogger("sojourn.serving")
 
@@ -45,3 +45,21 @@ def unexpected(error: Exception) -> ServiceError:
     """What a client learns of a fault of our own; the log has the rest."""
     logger.error("unexpected error in the service", exc_info=error)
     return ServiceError("an unexpected error in the service; its log has more")
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body, refused as soon as it is known to be too long."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared[:20]) > limit:
+        raise BodyTooLarge(f"a body of {declared[:20]} bytes is over the bound of {limit}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLarge(f"the body is over the bound of {limit} bytes")
+    return bytes(body)
+
+
+def json_response(data: bytes, status: int = 200) -> Response:
+    """A reply that is encoded already."""
+    return Response(data, status, media_type="application/json")

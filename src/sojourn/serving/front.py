@@ -1,0 +1,310 @@
+"""One address for several workers. Clients that ask `/v1/workers` go straight to them; everybody else is forwarded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from sojourn.protocol.errors import NotFound, ServiceError
+from sojourn.serving.auth import Access, Guard
+from sojourn.serving.config import ServingConfig
+from sojourn.serving.http import http_problem, json_response, problem_response, read_body
+from sojourn.serving.metrics import CONTENT_TYPE, merge
+from sojourn.serving.openapi import document
+
+_PASSED_ON = {"authorization", "content-type", "idempotency-key", "accept"}
+_PASSED_BACK = {"content-type", "retry-after", "www-authenticate", "sojourn-env", "allow"}
+_KEYS = 8192
+
+
+@dataclass(slots=True, eq=False)
+class WorkerView:
+    """What the front knows of a worker."""
+
+    name: str
+    url: str
+    """Its address on this machine."""
+    port: int
+    capacity: int
+    id: str = ""
+    """Name and generation: the prefix of its session ids."""
+    pid: int = 0
+    alive: bool = False
+    sessions: int = 0
+    seen: float = field(default_factory=time.monotonic)
+
+    def started(self, worker_id: str, pid: int) -> None:
+        self.id, self.pid, self.alive, self.sessions, self.seen = worker_id, pid, True, 0, time.monotonic()
+
+    def answered(self, sessions: int) -> None:
+        self.sessions, self.seen = sessions, time.monotonic()
+
+
+class Front:
+    """The supervisor's HTTP side."""
+
+    def __init__(self, workers: list[WorkerView], config: ServingConfig, http: httpx.AsyncClient) -> None:
+        self._workers = workers
+        self._config = config
+        self._http = http
+        self._guard = Guard(config)
+        self._placed: OrderedDict[str, WorkerView] = OrderedDict()
+        """Where a create with an idempotency key went, so that its retry goes there too."""
+
+    def app(self) -> Starlette:
+        """The front as an ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/health", self._health, methods=["GET"]),
+                Route("/ready", self._ready, methods=["GET"]),
+                Route("/openapi.json", self._openapi, methods=["GET"]),
+                Route("/metrics", self._guarded(self._metrics), methods=["GET"]),
+                Route("/v1/workers", self._guarded(self._list), methods=["GET"]),
+                Route("/v1/sessions", self._guarded(self._create), methods=["POST"]),
+                Route("/v1/steps", self._guarded(self._steps, Access.STEP), methods=["POST"]),
+                Route("/v1/snapshots/{digest}", self._guarded(self._download), methods=["GET"]),
+                Route("/v1/snapshots/{digest}", self._guarded(self._upload), methods=["PUT"]),
+                Route("/v1/sessions/{id}{rest:path}", self._session, methods=["GET", "POST", "DELETE"]),
+                Route("/v1/{rest:path}", self._any_worker, methods=["GET"]),
+            ],
+            exception_handlers={HTTPException: http_problem, ServiceError: _service_problem},
+        )
+
+    def _guarded(
+        self, handler: Callable[[Request], Awaitable[Response]], access: Access = Access.CONTROL
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            self._guard.check(access, request.headers.get("authorization"))
+            return await handler(request)
+
+        return endpoint
+
+    async def _health(self, _: Request) -> Response:
+        return json_response(b'{"status":"ok"}')
+
+    async def _ready(self, _: Request) -> Response:
+        if all(worker.alive for worker in self._workers):
+            return json_response(b'{"status":"ready"}')
+        return json_response(b'{"status":"not ready"}', 503)
+
+    async def _openapi(self, _: Request) -> Response:
+        return json_response(orjson.dumps(document()))
+
+    async def _list(self, request: Request) -> Response:
+        # The host by which the client reached us, for it may not know us by the one we listen on.
+        host = request.url.hostname or "127.0.0.1"
+        host = f"[{host}]" if ":" in host else host
+        workers = [
+            {
+                "id": worker.id,
+                "url": f"http://{host}:{worker.port}",
+                "alive": worker.alive,
+                "sessions": worker.sessions,
+                "max_sessions": worker.capacity,
+                "pid": worker.pid,
+            }
+            for worker in self._workers
+        ]
+        return json_response(orjson.dumps({"workers": workers}))
+
+    async def _metrics(self, request: Request) -> Response:
+        async def ask(worker: WorkerView) -> str:
+            reply = await self._http.get(f"{worker.url}/metrics", headers=_headers(request))
+            return reply.text
+
+        texts = await asyncio.gather(*(ask(worker) for worker in self._live()), return_exceptions=True)
+        return Response(merge([text for text in texts if isinstance(text, str)]), media_type=CONTENT_TYPE)
+
+    # -- placing ---------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: Request) -> Response:
+        """To the worker with the most room, or the one that holds the snapshot; the next when one is full."""
+        body = await read_body(request, self._config.max_body_bytes)
+        key = request.headers.get("idempotency-key")
+        known = self._placed.get(key) if key else None
+        candidates = [known] if known is not None else await self._candidates(request, body)
+        response = Response(status_code=503)
+        for worker in candidates:
+            if key:
+                self._place(key, worker)
+            # Counted before the reply, so that a burst of creates is spread; the next probe sets it right.
+            worker.sessions += 1
+            response = await self._forward(request, worker, body)
+            if response.status_code != 429:
+                break
+        return response
+
+    async def _candidates(self, request: Request, body: bytes) -> list[WorkerView]:
+        by_load = sorted(self._live(), key=lambda worker: worker.sessions)
+        digest = _snapshot_of(body)
+        if digest is None:
+            return by_load
+        holder = await self._holder(request, digest)
+        return [holder] if holder is not None else by_load[:1]
+
+    def _place(self, key: str, worker: WorkerView) -> None:
+        self._placed[key] = worker
+        while len(self._placed) > _KEYS:
+            self._placed.popitem(last=False)
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    async def _download(self, request: Request) -> Response:
+        holder = await self._holder(request, request.path_params["digest"])
+        return await self._forward(request, holder or self._live()[0])
+
+    async def _upload(self, request: Request) -> Response:
+        body = await read_body(request, self._config.max_snapshot_bytes)
+        workers = self._live()
+        return await self._forward(request, workers[hash(request.path_params["digest"]) % len(workers)], body)
+
+    async def _holder(self, request: Request, digest: str) -> WorkerView | None:
+        async def holds(worker: WorkerView) -> bool:
+            url = f"{worker.url}/v1/snapshots/{digest}"
+            try:
+                async with self._http.stream("GET", url, headers=_headers(request)) as reply:
+                    return reply.status_code == 200
+            except httpx.TransportError:
+                return False
+
+        workers = self._live()
+        found = await asyncio.gather(*(holds(worker) for worker in workers))
+        return next((worker for worker, has in zip(workers, found, strict=True) if has), None)
+
+    # -- forwarding ------------------------------------------------------------------------------------------------
+
+    async def _session(self, request: Request) -> Response:
+        limit = self._config.max_body_bytes
+        return await self._forward(request, self._of(request.path_params["id"]), await read_body(request, limit))
+
+    async def _any_worker(self, request: Request) -> Response:
+        return await self._forward(request, min(self._live(), key=lambda worker: worker.sessions))
+
+    async def _steps(self, request: Request) -> Response:
+        """Each item to its session's worker, the answers merged as they come."""
+        body = await read_body(request, self._config.max_body_bytes)
+        shares = self._share(body)
+        if shares is None:
+            return await self._forward(request, self._live()[0], body)
+        if len(shares) == 1:
+            return await self._forward(request, shares[0][0], body)
+        lines = _merge_lines([self._answers(request, *share) for share in shares])
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    def _share(self, body: bytes) -> list[tuple[WorkerView, list[int], list[Any]]] | None:
+        """Items by worker with their places in the request; None for a body that a worker had better refuse."""
+        try:
+            items = orjson.loads(body)["items"]
+            owners = [self._of(item["id"]) for item in items]
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, NotFound):
+            return None
+        if not owners:
+            return None
+        shares: dict[int, tuple[WorkerView, list[int], list[Any]]] = {}
+        for place, (owner, item) in enumerate(zip(owners, items, strict=True)):
+            _, places, share = shares.setdefault(id(owner), (owner, [], []))
+            places.append(place)
+            share.append(item)
+        return list(shares.values())
+
+    async def _answers(
+        self, request: Request, worker: WorkerView, places: list[int], items: list[Any]
+    ) -> AsyncIterator[bytes]:
+        rest = b""
+        content = orjson.dumps({"items": items})
+        async with self._http.stream(
+            "POST", f"{worker.url}/v1/steps", content=content, headers=_headers(request)
+        ) as reply:
+            if reply.status_code != 200:
+                return
+            async for chunk in reply.aiter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    answer = orjson.loads(line)
+                    answer["index"] = places[answer["index"]]
+                    yield orjson.dumps(answer) + b"\n"
+
+    async def _forward(self, request: Request, worker: WorkerView, body: bytes | None = None) -> Response:
+        url = httpx.URL(worker.url).copy_with(raw_path=_raw_path(request))
+        sent = self._http.build_request(request.method, url, headers=_headers(request), content=body)
+        try:
+            reply = await self._http.send(sent, stream=True)
+        except httpx.TransportError as error:
+            detail = f"worker {worker.id} did not answer: {type(error).__name__}"
+            return Response(detail, 502, media_type="text/plain")
+        headers = {name: value for name, value in reply.headers.items() if name in _PASSED_BACK}
+        return StreamingResponse(reply.aiter_raw(), reply.status_code, headers, background=BackgroundTask(reply.aclose))
+
+    def _of(self, session_id: str) -> WorkerView:
+        name = session_id.partition(".")[0].rpartition("-")[0]
+        for worker in self._workers:
+            if worker.name == name:
+                return worker
+        raise NotFound("no such session")
+
+    def _live(self) -> list[WorkerView]:
+        return [worker for worker in self._workers if worker.alive] or self._workers
+
+
+async def _merge_lines(sources: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def pump(source: AsyncIterator[bytes]) -> None:
+        try:
+            async for line in source:
+                await queue.put(line)
+        except httpx.TransportError:
+            # The worker's items stay without an answer, which their client sees and asks again.
+            return
+        finally:
+            await queue.put(None)
+
+    pumps = [asyncio.create_task(pump(source)) for source in sources]
+    try:
+        left = len(pumps)
+        while left:
+            line = await queue.get()
+            if line is None:
+                left -= 1
+            else:
+                yield line
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _service_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return problem_response(error)
+
+
+def _snapshot_of(body: bytes) -> str | None:
+    try:
+        digest = orjson.loads(body).get("snapshot")
+    except (orjson.JSONDecodeError, AttributeError):
+        return None
+    return digest if isinstance(digest, str) and digest.isalnum() else None
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name: value for name, value in request.headers.items() if name in _PASSED_ON}
+
+
+def _raw_path(request: Request) -> bytes:
+    path: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    query: bytes = request.scope.get("query_string", b"")
+    return path + b"?" + query if query else path
