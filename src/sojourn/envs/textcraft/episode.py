@@ -15,7 +15,7 @@ from sojourn.envs.textcraft.rules import HUGE
 from sojourn.envs.textcraft.tasks import TextCraftTasks
 from sojourn.envs.textcraft.views import Kind, Reply
 from sojourn.protocol.env import TaskRef
-from sojourn.protocol.errors import ServiceError, SnapshotInvalid
+from sojourn.protocol.errors import InvalidInit, ServiceError, SnapshotInvalid
 
 
 @dataclass(slots=True)
@@ -55,6 +55,8 @@ def start(tasks: TextCraftTasks, task: TaskRef, seed: int | None, init: TextCraf
     world = world_of(init)
     goal = find_goal(world, init.goal or task.key)
     inventory = {find_item(world, name, "inventory"): count for name, count in init.inventory.items()}
+    if len(inventory) < len(init.inventory):
+        raise InvalidInit("inventory: an item is named twice")
     shown = world.book.deal(goal, init.distractors, random.Random(f"{task}/{seed or 0}"))
     return Episode(task, seed, init, world, goal, shown, inventory)
 
