@@ -19,7 +19,7 @@ from sojourn.envs.babyai import codes
 from sojourn.envs.babyai.macros import Macro, perform, table
 from sojourn.envs.babyai.sight import Seen, picture, read
 from sojourn.envs.babyai.sim import FORWARD, LEFT, RIGHT, World
-from sojourn.envs.babyai.terrain import LOCKED, Terrain, can_unlock, is_spare
+from sojourn.envs.babyai.terrain import BLOCKED, FAR, LOCKED, Terrain, can_unlock, is_spare
 from sojourn.envs.babyai.views import SHOWN
 from sojourn.protocol.env import Solution
 from sojourn.protocol.errors import NotSupported
@@ -58,21 +58,33 @@ def solve(world: World) -> Solution:
     raise NotSupported(f"no scripted solution of {world.level.name}/{world.level.seed} from here")
 
 
+class _Tangled(Exception):
+    """A key behind its own door, or worse."""
+
+
 class _Oracle:
     def __init__(self, world: World, style: Style) -> None:
         self.world, self.style = world, style
+        self.reserved: frozenset[int] = frozenset()
+        """Cells that nothing else is to be laid on."""
 
     def play(self) -> list[Step] | None:
         """Play to success, or None where that fails."""
         steps: list[Step] = []
-        seen: set[tuple[bytes, int, int, int, tuple[int, ...]]] = set()
+        seen: set[tuple[object, ...]] = set()
         while not self.world.over:
             world = self.world
-            state = (bytes(world.cells), world.pos, world.facing, world.carrying, tuple(world.progress.done))
+            memory = world.progress
+            pose = (world.pos, world.facing, world.carrying)
+            state = (bytes(world.cells), pose, tuple(memory.done), tuple(memory.held))
             if state in seen or len(steps) >= MAX_TURNS:
                 return None
             seen.add(state)
-            step = self.pursue(world.level.mission.root)
+            self.reserved = frozenset()
+            try:
+                step = self.pursue(world.level.mission.root)
+            except _Tangled:
+                return None
             if step is None:
                 return None
             perform(world, step.action)
@@ -121,15 +133,18 @@ class _Oracle:
 
     def put_next(self, node: int, moved: frozenset[int], fixed: frozenset[int]) -> Step | None:
         world = self.world
-        if world.carrying not in moved:
-            return self.take(moved, "That is what I have to move.", 0)
         stride = world.level.stride
-        spots = {
-            cell + step: 0
-            for cell, _ in self._where(fixed)
-            for step in (1, stride, -1, -stride)
-            if world.cells[cell + step] == codes.EMPTY
-        }
+        beside = [cell + step for cell, _ in self._where(fixed) for step in (1, stride, -1, -stride)]
+        spots = {cell: 0 for cell in beside if world.cells[cell] == codes.EMPTY}
+        if not spots:
+            crowd = {cell: 0 for cell in beside if codes.is_movable(world.cells[cell])}
+            if world.carrying:
+                return self.empty_hand("I need a free hand to make room.", crowd)
+            return self.approach(crowd, "pickup", "There is no room beside it.", 0)
+        self.reserved = frozenset(spots)
+        if world.carrying not in moved:
+            # What bars the way there is cleared first, while the hand is free for it.
+            return self.unbar(spots, 0) or self.take(moved, "That is what I have to move.", 0)
         if world.progress.held[node] != world.carrying and world.front in spots:
             # minigrid has not noticed yet that the hand is full, and would not count this drop.
             return Step("turn left", "I look around first.")
@@ -139,13 +154,16 @@ class _Oracle:
         """Get one of several objects into the hand, out of a box if it is inside one."""
         world, wanted = self.world, set(objects)
         targets = {cell: 0 for cell, _ in self._where(wanted)}
-        if not targets:
-            boxes = {number for number, thing in enumerate(world.things) if thing.contains in wanted and thing.contains}
-            inside = {cell: 0 for cell, _ in self._where(boxes)}
-            return self.approach(inside, "toggle", "It must be in the box.", depth) if inside else None
-        if world.carrying and (world.carrying in wanted or not self._keeps(targets)):
-            return self.empty_hand("I need a free hand.", targets)
-        return self.approach(targets, "pickup", thought, depth)
+        if targets:
+            if step := self.unbar(targets, depth):
+                return step
+            if world.carrying and (world.carrying in wanted or not self._keeps(targets)):
+                return self.empty_hand("I need a free hand.", targets)
+            return self.approach(targets, "pickup", thought, depth)
+        boxes = {number for number, thing in enumerate(world.things) if thing.contains and thing.contains in wanted}
+        if world.carrying in wanted | boxes:
+            return self.empty_hand("I have to put it down first.", {})
+        return self.approach({cell: 0 for cell, _ in self._where(boxes)}, "toggle", "It must be in the box.", depth)
 
     def _keeps(self, targets: dict[int, int]) -> bool:
         """Whether what is in hand is still of use on the way to the targets."""
@@ -153,8 +171,7 @@ class _Oracle:
         terrain = Terrain(world, targets)
         if not terrain.reaches(world.pos):
             return False
-        way = terrain.way(world.pos)
-        opens = any(self._is_locked(cell) and can_unlock(world, world.cells[cell]) for cell in way[:-1])
+        opens = any(self._is_locked(cell) for cell in terrain.way(world.pos)[:-1])
         return opens or (self.style.late_drop and terrain.cost[world.pos] > 1)
 
     def _is_locked(self, cell: int) -> bool:
@@ -170,21 +187,40 @@ class _Oracle:
     def approach(self, targets: dict[int, int], verb: str, thought: str, depth: int) -> Step | None:
         """The next step towards standing before one of the targets and then doing what the verb says."""
         world = self.world
-        if not targets or depth > _DEPTH:
+        if not targets:
             return None
         terrain = Terrain(world, targets)
         if not terrain.reaches(world.pos):
             return None
         way = terrain.way(world.pos)
-        for cell in way if verb == "toggle" else way[:-1]:
-            look = world.cells[cell]
-            if self._is_locked(cell) and not can_unlock(world, look):
-                return self.fetch_key(codes.color_of(look), depth)
-            if codes.is_movable(look) and cell not in targets:
-                return self.clear(cell, targets, depth)
-        if way[0] in targets and world.front == way[0]:
+        if step := self._unbar(way if verb == "toggle" else way[:-1], targets, depth):
+            return step
+        if world.front == way[0] and way[0] in targets:
             return self.finish(way[0], verb, thought)
         return self.walk(terrain, way, verb, thought)
+
+    def unbar(self, targets: dict[int, int], depth: int) -> Step | None:
+        """The next step towards making the way to the targets free, or None when it is (or when there is none)."""
+        terrain = Terrain(self.world, targets)
+        if not terrain.reaches(self.world.pos):
+            return None
+        return self._unbar(terrain.way(self.world.pos)[:-1], targets, depth)
+
+    def _unbar(self, way: list[int], targets: dict[int, int], depth: int) -> Step | None:
+        if depth > _DEPTH:
+            raise _Tangled
+        opens: int | None = None
+        for cell in way:
+            look = self.world.cells[cell]
+            if self._is_locked(cell) and can_unlock(self.world, look):
+                opens = opens if opens is not None else cell
+            elif self._is_locked(cell) or (codes.is_movable(look) and cell not in targets):
+                if opens is not None:
+                    return self.approach({opens: 0}, "toggle", "I have the key of that door.", depth + 1)
+                if self._is_locked(cell):
+                    return self.fetch_key(codes.color_of(look), depth)
+                return self.clear(cell, targets, depth)
+        return None
 
     def fetch_key(self, color: str, depth: int) -> Step | None:
         look = codes.code("key", color)
@@ -201,22 +237,20 @@ class _Oracle:
 
     def empty_hand(self, thought: str, targets: dict[int, int]) -> Step | None:
         """Lay down what is in hand on the nearest cell where it hinders nothing."""
-        poses = self._poses()
-        for careful in (True, False):
-            for first, pos, facing in poses:
-                cell = pos + self.world.ahead(facing)
-                if (
-                    self.world.cells[cell] == codes.EMPTY
-                    and cell not in targets
-                    and self._spare(cell, pos, targets, careful)
-                ):
-                    return Step(_PRIMITIVES[first] if first >= 0 else "drop", thought)
+        world = self.world
+        terrain = Terrain(world, targets)
+        cost = terrain.cost.get(world.pos, FAR)
+        kept = {*targets, *(terrain.way(world.pos) if terrain.reaches(world.pos) else ())}
+        poses = [(first, pos, pos + world.ahead(facing)) for first, pos, facing in self._poses()]
+        taken = {*targets, *self.reserved}
+        poses = [pose for pose in poses if world.cells[pose[2]] == codes.EMPTY and pose[2] not in taken]
+        for first, pos, cell in poses:
+            if cell not in kept and cell != world.pos and is_spare(world, cell):
+                return _lay_down(first, thought)
+        for first, pos, cell in poses:
+            if not targets or Terrain(world, targets, closed=(cell,)).cost.get(pos, FAR) < cost + BLOCKED // 2:
+                return _lay_down(first, thought)
         return None
-
-    def _spare(self, cell: int, pos: int, targets: dict[int, int], careful: bool) -> bool:
-        if careful:
-            return is_spare(self.world, cell)
-        return not targets or Terrain(self.world, targets, closed=(cell,)).free(pos)
 
     def _poses(self) -> list[tuple[int, int, int]]:
         """(first action, cell, facing) of the poses at hand by distance; the present one has action -1."""
@@ -315,6 +349,11 @@ class _Oracle:
             else:
                 facing = (facing + (1 if step == RIGHT else 3)) % 4
         return terrain.rest(self.world.pos, self.world.facing) - terrain.rest(pos, facing)
+
+
+def _lay_down(first: int, thought: str) -> Step:
+    """Drop, or the first step to the place for it."""
+    return Step(_PRIMITIVES.get(first, "drop"), thought)
 
 
 class _Option(NamedTuple):

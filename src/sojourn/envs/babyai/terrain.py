@@ -62,10 +62,6 @@ class Terrain:
     def reaches(self, cell: int) -> bool:
         return cell in self.cost
 
-    def free(self, cell: int) -> bool:
-        """Whether the targets can be reached from there with nothing to be unlocked or moved on the way."""
-        return self.cost.get(cell, FAR) < BLOCKED
-
     def ahead(self, cell: int) -> int:
         """The cell to look at next from a cell: a target, or the next cell of the way."""
         best, choice = FAR, cell
