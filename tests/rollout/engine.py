@@ -34,8 +34,12 @@ class ScriptedEngine(Engine):
         """Keys of each fixed batch."""
         self.playing = 0
         self.most_playing = 0
+        self.begun = asyncio.Event()
+        self.busy = asyncio.Event()
+        """Set at the 64th request."""
 
     async def generate(self, request: Request) -> Completion:
+        self.begun.set()
         self.playing += 1
         self.most_playing = max(self.most_playing, self.playing)
         try:
@@ -57,6 +61,8 @@ class ScriptedEngine(Engine):
         if len(request.ids) + request.sampling.max_tokens > self.max_context:
             raise EngineError(f"{len(request.ids)} prompt tokens leave no room")
         self.requests.append(request)
+        if len(self.requests) == 64:
+            self.busy.set()
         said = self.script(request)
         if isinstance(said, Exception):
             raise said

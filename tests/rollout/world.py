@@ -34,7 +34,7 @@ class Stairs(ReplayEnv):
         self.service, self.spec, self.view = service, service.spec, view
         self.steps = 0
         self.task = ""
-        service.live += 1
+        service.came()
 
     async def _reset(self, task: TaskRef, seed: int | None, init: dict[str, Any] | None) -> Observation:
         self.task, self.steps = str(task), (init or {}).get("steps", 0)
@@ -58,7 +58,7 @@ class Stairs(ReplayEnv):
         return StepResult(f"You cannot {action}.", 0.0, False, False, {**self._info(), "invalid": True})
 
     async def close(self) -> None:
-        self.service.live -= 1
+        self.service.went()
 
     def _info(self) -> Info:
         return {
@@ -73,6 +73,8 @@ class StairsService(EnvService):
         super().__init__(config)
         self.live = 0
         """Worlds that exist."""
+        self.vacant = asyncio.Event()
+        self.vacant.set()
         self.actions: list[str] = []
         """Every action that reached a world."""
         self.broken: list[str] = []
@@ -91,8 +93,16 @@ class StairsService(EnvService):
 
     async def empty(self) -> None:
         """Wait until no world is left (the service closes them after its reply)."""
-        while self.live:
-            await asyncio.sleep(0.001)
+        await self.vacant.wait()
+
+    def came(self) -> None:
+        self.live += 1
+        self.vacant.clear()
+
+    def went(self) -> None:
+        self.live -= 1
+        if not self.live:
+            self.vacant.set()
 
     def tasks(self) -> TaskIndex:
         return StairsTasks()

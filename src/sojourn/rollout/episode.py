@@ -74,8 +74,9 @@ async def run_episode(
         between: called after each turn that does not end the episode.
 
     Raises:
-        ServiceError, UsageError: for what the user must mend (an unknown task, a bad token). Infrastructure failures are
-            returned.
+        ServiceError: for what the user must mend (an unknown task, a bad token); what another attempt may get right
+            is tried again, and returned in the end.
+        UsageError: for an environment or a view that nobody serves.
     """
     if horizon < 1:
         raise ValueError(f"a horizon of {horizon} turns leaves nothing to play")

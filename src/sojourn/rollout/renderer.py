@@ -53,7 +53,7 @@ class Renderer:
         if not tokenizer.chat_template:
             raise UsageError(f"{name_of(tokenizer)} has no chat template: choose an instruct model, or set one")
         self.tokenizer = tokenizer
-        self.window = window
+        self.window: int | None = None
         self._options = template_options or {}
         self._control = _Control(tokenizer)
         try:
@@ -72,8 +72,9 @@ class Renderer:
         eos = tokenizer.eos_token_id
         self.stop_ids: tuple[int, ...] = (end,) if eos is None or eos == end else (end, int(eos))
         self.rewrites_history = False
-        """Whether the template may write earlier turns differently later; `rewrite` then decides turn by turn."""
-        self.rewrites_history = renderer_proof.prove(self)
+        """Whether earlier turns may be written differently later; `rewrite` then decides turn by turn."""
+        self.rewrites_history = renderer_proof.prove(self) or window is not None
+        self.window = window
 
     def open(self, messages: Sequence[Message]) -> list[int]:
         """The whole prompt of a conversation, generation prompt included."""
@@ -107,7 +108,7 @@ class Renderer:
         `messages` ends with the user message that answers the last completion. White space at the ends of what the
         policy said is not looked at: the sampled tokens stay.
         """
-        if not (self.rewrites_history or self.window):
+        if not self.rewrites_history:
             return None
         now = self._text(self._windowed(messages))
         before = self._text(self._windowed(messages[:-2]))

@@ -1,0 +1,285 @@
+"""Groups: siblings, forks that share a prefix, many groups at once, and failures that stay in their group."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from sojourn.protocol.errors import EngineError, UnknownTask
+from sojourn.protocol.trajectory import StopReason
+from sojourn.rollout.group import GroupPlan, branch, collect, collect_group
+from tests.rollout.engine import turns
+
+UP = "Thought: climb\nAction: up"
+
+
+def plan(number=0, **options):
+    given = {"env": "stairs", "family": "odd", "view": "full", "horizon": 8, "size": 4}
+    return GroupPlan(**{**given, "task": f"stairs_{number}", "group_id": f"s0/{number}", **options})
+
+
+def wandering(request):
+    """A policy that depends on what its draws depend on, and on nothing else."""
+    return random.Random(repr(request.key)).choice([UP, "Action: say hi", "Action: fly", "hm", "Action: leave"])
+
+
+def facts(t):
+    return (t.episode_id, t.stop, [turn.text for turn in t.turns], [s.ids for s in t.segments], t.score)
+
+
+async def test_siblings_are_numbered_and_draw_differently(make, stairs):
+    group = await collect_group(make(wandering), plan(7, size=6))
+    assert [t.sibling for t in group.trajectories] == list(range(6))
+    assert [t.episode_id for t in group.trajectories] == [f"s0/7/{i}" for i in range(6)]
+    assert (group.group_id, group.task, group.dropped) == ("s0/7", "stairs_7", 0)
+    assert len({tuple(turn.text for turn in t.turns) for t in group.trajectories}) > 1
+    await stairs.empty()
+
+
+async def test_lost_episodes_are_dropped_and_counted(make, stairs, caplog):
+    def script(request):
+        return EngineError("lost") if request.key[3] in (1, 3) else UP
+
+    group = await collect_group(make(script), plan())
+    assert [t.sibling for t in group.trajectories] == [0, 2]
+    assert group.dropped == 2
+    assert all(t.success for t in group.trajectories)
+    assert "s0/0/1 dropped after 3 attempts: EngineError: lost" in caplog.text
+    await stairs.empty()
+
+
+async def test_a_group_that_is_lost_whole_is_empty(make):
+    group = await collect_group(make(lambda request: EngineError("lost")), plan())
+    assert (group.trajectories, group.dropped) == ([], 4)
+
+
+async def test_groups_are_yielded_as_they_finish_without_a_barrier(make, stairs):
+    """C1, C2: 24 episodes of 4 groups overlap; a slow sibling holds up its own group alone."""
+
+    def script(request):
+        return UP
+
+    player = make(script, latency_s=[0.0, 0.0, 0.0, 0.05])
+    plans = [plan(0), *(plan(n, size=3) for n in range(1, 4))]
+    groups = [g.task async for g in collect(player, plans, concurrency=100)]
+    assert groups[-1] == "stairs_0"
+    assert sorted(groups) == [f"stairs_{n}" for n in range(4)]
+    assert make.engine.most_playing > 4
+    await stairs.empty()
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 5])
+@pytest.mark.parametrize("fork_turn", [None, 1])
+async def test_no_more_episodes_play_than_allowed(make, stairs, concurrency, fork_turn):
+    player = make(turns(UP), latency_s=[0.001] * 4)
+    plans = [plan(n, size=3, fork_turn=fork_turn) for n in range(3)]
+    found = [g async for g in collect(player, plans, concurrency=concurrency)]
+    assert sum(len(g.trajectories) for g in found) == 9
+    # a forking group plays as a whole, even where it is larger than what is allowed
+    assert make.engine.most_playing <= (concurrency if fork_turn is None else max(3, concurrency))
+    await stairs.empty()
+
+
+async def test_results_do_not_depend_on_concurrency_or_lock_step(make):
+    plans = [plan(n, size=3) for n in range(5)]
+
+    async def play(**options):
+        found = [g async for g in collect(make(wandering), plans, **options)]
+        return {g.group_id: [facts(t) for t in g.trajectories] for g in found}
+
+    one = await play(concurrency=1)
+    assert await play(concurrency=64) == one
+    assert await play(concurrency=64, deterministic=True) == one
+
+
+async def test_one_failing_group_does_not_wedge_the_rest(make, stairs):
+    def script(request):
+        return EngineError("lost") if "step 3" in text(request) else UP
+
+    def text(request):
+        return make.renderer.tokenizer.decode(request.ids)
+
+    plans = [plan(0), plan(1, init={"steps": 3}), plan(2, init={"steps": 4})]
+    for deterministic in (False, True):
+        found = [g async for g in collect(make(script), plans, concurrency=8, deterministic=deterministic)]
+        assert {g.task: g.dropped for g in found} == {"stairs_0": 4, "stairs_1": 4, "stairs_2": 0}
+    await stairs.empty()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+async def test_what_the_user_must_mend_ends_it_all_and_closes_everything(make, stairs, deterministic):
+    player = make(turns("Action: say hi"))
+    plans = [plan(0, horizon=100_000), plan(999), plan(1, horizon=100_000)]
+    with pytest.raises(UnknownTask):
+        async for _ in collect(player, plans, concurrency=64, deterministic=deterministic):
+            pass
+    await stairs.empty()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("fork_turn", [None, 1])
+async def test_cancelling_closes_every_session(make, stairs, deterministic, fork_turn):
+    player = make(turns("Action: say hi"))
+    plans = [plan(n, horizon=100_000, fork_turn=fork_turn) for n in range(4)]
+
+    async def consume():
+        async for _ in collect(player, plans, concurrency=16, deterministic=deterministic):
+            raise AssertionError("nothing can have finished")
+
+    task = asyncio.create_task(consume())
+    await make.engine.busy.wait()
+    assert stairs.live >= 4
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await stairs.empty()
+    assert make.client.open_sessions == 0
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+async def test_leaving_early_closes_every_session(make, stairs, deterministic):
+    plans = [plan(0, horizon=1), plan(1, horizon=100_000)]
+    groups = collect(make(turns("Action: say hi")), plans, concurrency=8, deterministic=deterministic)
+    assert (await anext(groups)).task == "stairs_0"
+    await groups.aclose()
+    await stairs.empty()
+    assert make.client.open_sessions == 0
+
+
+async def test_a_fork_shares_tokens_and_world_and_trains_the_prefix_once(make, stairs):
+    def script(request):
+        turn, sibling = request.key[-1], request.key[3]
+        return UP if turn < 2 else f"Thought: I am {sibling}\nAction: {'up' if sibling != 2 else 'leave'}"
+
+    group = await collect_group(make(script), plan(5, fork_turn=2))
+    trunk, *others = group.trajectories
+    assert (trunk.parent_id, trunk.fork_turn) == (None, None)
+    shared = 5  # prompt, completion, observation, completion, observation
+    for t in others:
+        assert (t.parent_id, t.fork_turn) == ("s0/5/0", 2)
+        assert [s.ids for s in t.segments[:shared]] == [s.ids for s in trunk.segments[:shared]]
+        assert not any(m for s in t.segments[:shared] for m in s.mask)
+        assert not any(p for s in t.segments[:shared] for p in s.logprobs)
+        assert any(t.segments[shared].mask)
+        assert [turn.reward for turn in t.turns[:2]] == [0.2, 0.2]
+        assert t.snapshots == trunk.snapshots
+        assert len(t.snapshots) == 1
+    assert all(all(trunk.segments[i].mask) for i in (1, 3))
+    assert [t.stop for t in group.trajectories] == [
+        StopReason.COMPLETED,
+        StopReason.COMPLETED,
+        StopReason.ENV_TRUNCATED,
+        StopReason.COMPLETED,
+    ]
+    assert [len(t.turns) for t in group.trajectories] == [5, 5, 3, 5]
+    assert others[1].score == 0.4
+    first = [r for r in make.engine.requests if r.key[-1] < 2]
+    assert len(first) == 2
+    assert len({r.key for r in make.engine.requests}) == len(make.engine.requests)
+    await stairs.empty()
+
+
+async def test_a_trunk_that_ends_before_the_fork_leaves_the_others_to_play_themselves(make, stairs):
+    def script(request):
+        return "Action: leave" if request.key[3] == 0 else UP
+
+    for deterministic in (False, True):
+        (group,) = [
+            g async for g in collect(make(script), [plan(fork_turn=3)], concurrency=8, deterministic=deterministic)
+        ]
+        assert [t.stop is StopReason.ENV_TRUNCATED for t in group.trajectories] == [True, False, False, False]
+        assert all(t.parent_id is None and len(t.turns) == 5 for t in group.trajectories[1:])
+    await stairs.empty()
+
+
+async def test_a_forked_sibling_is_tried_again_from_the_fork(make, stairs):
+    failures = {1: 2}
+
+    def script(request):
+        sibling, turn = request.key[3], request.key[-1]
+        if turn == 3 and failures.get(sibling, 0):
+            failures[sibling] -= 1
+            return EngineError("lost")
+        return UP
+
+    group = await collect_group(make(script), plan(5, fork_turn=2))
+    assert [t.attempt for t in group.trajectories] == [0, 2, 0, 0]
+    assert all(t.success and len(t.turns) == 5 for t in group.trajectories)
+    assert sum(r.key[-1] < 2 for r in make.engine.requests) == 2
+    await stairs.empty()
+
+
+async def test_a_trunk_that_fails_before_the_fork_forks_on_its_next_attempt(make, stairs):
+    stairs.broken = ["up"]
+    group = await collect_group(make(turns(UP)), plan(5, fork_turn=2))
+    assert [t.attempt for t in group.trajectories] == [1, 0, 0, 0]
+    assert all(t.success for t in group.trajectories)
+    await stairs.empty()
+
+
+async def test_a_group_of_one_does_not_fork(make, stairs):
+    group = await collect_group(make(turns(UP)), plan(5, fork_turn=2, size=1))
+    assert group.trajectories[0].snapshots == []
+
+
+async def test_a_branch_does_not_see_what_its_trunk_does_later(make):
+    (trunk,) = (await collect_group(make(turns(UP)), plan(size=1))).trajectories
+    copy = branch(trunk)
+    before = facts(copy)
+    trunk.segments.append(trunk.segments[0])
+    trunk.turns.clear()
+    trunk.extra["entropy"] = []
+    assert facts(copy) == before
+    assert len(copy.extra["entropy"]) == 5
+
+
+@pytest.mark.parametrize("fork_turn", [None, 2])
+async def test_lock_step_draws_the_same_batches_whatever_the_timing(make, stairs, fork_turn, monkeypatch):
+    plans = [plan(n, size=3, fork_turn=fork_turn) for n in range(5)]
+
+    async def play(seed):
+        from sojourn.client.session import EnvSession
+
+        dice, step = random.Random(seed), EnvSession.step
+
+        async def slow(self, action):
+            await asyncio.sleep(dice.random() * 0.004)
+            return await step(self, action)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(EnvSession, "step", slow)
+            player = make(wandering)
+            found = [g async for g in collect(player, plans, concurrency=7, deterministic=True)]
+        return make.engine.batches, [[facts(t) for t in g.trajectories] for g in found], [g.group_id for g in found]
+
+    first = await play(1)
+    assert await play(2) == first
+    batches, _, order = first
+    assert order == [p.group_id for p in plans]
+    assert max(map(len, batches)) <= 7
+    waves = [{key[2] for key in batch} for batch in batches]
+    assert max(map(len, waves)) == 2
+    await stairs.empty()
+
+
+async def test_a_wave_holds_at_least_one_group(make):
+    found = [g async for g in collect(make(turns(UP)), [plan(0), plan(1)], concurrency=1, deterministic=True)]
+    assert [len(g.trajectories) for g in found] == [4, 4]
+
+
+@pytest.mark.parametrize(("options", "complaint"), [({"size": 0}, "group of 0"), ({"fork_turn": 0}, "fork_turn is 0")])
+def test_impossible_plans_are_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        plan(**options)
+
+
+async def test_no_concurrency_is_refused(make):
+    with pytest.raises(ValueError, match="concurrency of 0"):
+        await anext(collect(make(turns(UP)), [plan()], concurrency=0))
+
+
+async def test_nothing_to_play_is_nothing(make):
+    for deterministic in (False, True):
+        assert [g async for g in collect(make(turns(UP)), [], concurrency=1, deterministic=deterministic)] == []
