@@ -139,12 +139,8 @@ def _crafts(episode: Episode) -> Iterator[str]:
             [m for m in (book.members[slot.id] if slot.is_tag else (slot.id,)) if held.get(m, 0) >= slot.count]
             for slot in recipe.ingredients
         ]
-        listed = 0
-        for chosen in itertools.product(*choices):
-            if listed == LISTED_PER_RECIPE:
-                break
+        for chosen in itertools.islice(itertools.product(*choices), LISTED_PER_RECIPE):
             if len(set(chosen)) == len(chosen):
-                listed += 1
                 what = ", ".join(
                     f"{slot.count} {book.names[m]}" for m, slot in zip(chosen, recipe.ingredients, strict=True)
                 )

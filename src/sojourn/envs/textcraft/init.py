@@ -49,9 +49,9 @@ class TextCraftInit(_Strict):
     inventory: dict[Name, Held] = Field(default_factory=dict, max_length=2_000)
     goal: Name | None = None
     """Item to make in place of the task's."""
-    recipes: list[RecipeInit] | None = Field(default=None, min_length=1, max_length=5_000)
+    recipes: list[RecipeInit] | None = Field(default=None, min_length=1, max_length=1_000)
     """A whole world of its own: nothing exists but what these recipes and `tags` name."""
-    tags: dict[Name, list[Name]] = Field(default_factory=dict, max_length=1_000)
+    tags: dict[Name, Annotated[list[Name], Field(max_length=256)]] = Field(default_factory=dict, max_length=256)
     """The items that each tag of `recipes` stands for, in order of preference."""
     distractors: int = Field(default=10, ge=0, le=1_000)
     """Most recipes to show that do not belong to the goal's tree."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sojourn.envs.textcraft.recipes import Ingredient, Recipe, RecipeBook
 
-MAX_ACTIONS = 2_000
+MAX_ACTIONS = 1_000
 """A plan longer than this is not worked out (a recipe book of one's own can ask for billions)."""
 RAW_EFFORT = 1
 
