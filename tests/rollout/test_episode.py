@@ -9,6 +9,7 @@ import pytest
 
 from sojourn.client.session import EnvClient
 from sojourn.protocol.errors import (
+    BodyTooLarge,
     EngineError,
     Gone,
     InvalidInit,
@@ -252,6 +253,13 @@ async def test_a_failing_engine_is_tried_again_and_then_told(make, stairs):
 async def test_an_impossible_completion_is_the_engines_failure(make, broken):
     t = await play(make(lambda request: broken))
     assert t.stop is StopReason.ENGINE_ERROR
+
+
+async def test_an_action_that_the_service_refuses_to_take_is_a_refused_action(make, client):
+    sick = Sick(client, step=[BodyTooLarge("the body is longer than 1 MiB")])
+    t = await play(make(turns(UP), envs=sick))
+    assert (t.success, t.attempt, len(t.turns)) == (True, 0, 6)
+    assert (t.turns[0].observation, t.turns[0].invalid) == ("the body is longer than 1 MiB", True)
 
 
 @pytest.mark.parametrize("limit", ["generate_deadline_s", "episode_deadline_s"])

@@ -7,32 +7,18 @@ comes back with a `StopReason` that `is_error`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sojourn.engines.base import Request
 from sojourn.protocol.env import EnvSpec, Info, Snapshot, StepResult
-from sojourn.protocol.errors import (
-    BadRequest,
-    DeadlineExceeded,
-    EngineError,
-    Forbidden,
-    NotFound,
-    NotSupported,
-    ServiceError,
-    SojournError,
-    TransportError,
-    Unauthorized,
-    UnknownTask,
-    UsageError,
-)
+from sojourn.protocol.errors import BadRequest, EngineError, NotFound, UsageError
 from sojourn.protocol.messages import Completion
 from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
+from sojourn.rollout.failures import INFRASTRUCTURE, MENDABLE, close, kept_alive, pause, stop_reason, within
 from sojourn.rollout.player import Limits, Player
 
 if TYPE_CHECKING:
@@ -40,12 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Between", "Limits", "Player", "run_episode"]
 
-T = TypeVar("T")
 Between = Callable[[Trajectory, "EnvSession"], Awaitable[None]]
 """Called after each turn that does not end the episode."""
-_CLOSE_S = 10.0
-_MENDABLE = (BadRequest, Unauthorized, Forbidden, UnknownTask, NotSupported)
-"""Answers of a service that another attempt would get again: they are the user's to mend."""
 
 
 async def run_episode(
@@ -95,7 +77,7 @@ async def run_episode(
         failure = await _attempt(player, world, trajectory, between, deadline)
         trajectory.started, trajectory.seconds = begun, time.monotonic() - clock
         last = attempt + 1 == player.limits.attempts or not world.again
-        if failure is None or last or await _pause(player.limits, attempt, failure, deadline):
+        if failure is None or last or await pause(player.limits, attempt, failure, deadline):
             break
     return trajectory
 
@@ -138,24 +120,24 @@ async def _attempt(
     limits = player.limits
     try:
         async with asyncio.timeout_at(deadline):
-            spec = await _within(limits.step_deadline_s, "reading the specification", _spec(player, world.env))
-            session = await _within(limits.step_deadline_s, "creating a session", world.enter())
-            async with _kept_alive(session):
+            spec = await within(limits.step_deadline_s, "reading the specification", _spec(player, world.env))
+            session = await within(limits.step_deadline_s, "creating a session", world.enter())
+            async with kept_alive(session):
                 episode = _Episode(player, world, trajectory, session, spec)
                 while (stop := await episode.turn()) is None:
                     if between is not None:
                         await between(trajectory, session)
             trajectory.stop = stop
             return None
-    except (TransportError, ServiceError, EngineError, TimeoutError) as error:
-        if isinstance(error, _MENDABLE):
+    except INFRASTRUCTURE as error:
+        if isinstance(error, MENDABLE):
             raise
-        trajectory.stop = _reason(error)
+        trajectory.stop = stop_reason(error)
         trajectory.error = f"{type(error).__name__}: {error}" if str(error) else "the episode's deadline passed"
         return error
     finally:
         if session is not None:
-            await _close(session)
+            await close(session)
 
 
 class _Episode:
@@ -237,7 +219,7 @@ class _Episode:
         world, turn = self.world, len(self.trajectory.turns)
         key = self.player.key(world.env, world.task, self.trajectory.group_id, self.trajectory.sibling, turn)
         request = Request(self.context, self.player.sampling, key)
-        completion = await _within(
+        completion = await within(
             self.player.limits.generate_deadline_s, "a completion", self.player.engine.generate(request)
         )
         if not completion.ids or len(completion.ids) != len(completion.logprobs):
@@ -252,9 +234,12 @@ class _Episode:
         return completion
 
     async def _step(self, action: str | None, error: str | None) -> StepResult:
-        """Act; an action that could not be read leaves the world as it is and is answered with the reason."""
+        """Act; an action that cannot be read or sent leaves the world as it is and is answered with the reason."""
         if action is not None:
-            return await _within(self.player.limits.step_deadline_s, "a step", self.session.step(action))
+            try:
+                return await within(self.player.limits.step_deadline_s, "a step", self.session.step(action))
+            except BadRequest as refusal:  # of what the policy wrote, which is nobody's to mend
+                error = refusal.detail
         info: Info = {
             "score": self.info["score"],
             "success": self.info["success"],
@@ -310,57 +295,8 @@ def _blank(player: Player, env: str, task: str, view: str, seed: int | None) -> 
     )
 
 
-def _reason(error: Exception) -> StopReason:
-    if isinstance(error, (TimeoutError, DeadlineExceeded)):
-        return StopReason.TIMEOUT
-    return StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ENV_ERROR
-
-
-async def _within(seconds: float | None, what: str, call: Awaitable[T]) -> T:
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except TimeoutError as error:
-        raise TimeoutError(f"{what} took longer than {seconds} s") from error
-
-
-async def _pause(limits: Limits, attempt: int, failure: Exception, deadline: float | None) -> bool:
-    """Wait before the next attempt; True when the deadline would pass meanwhile."""
-    asked = failure.extra.get("retry_after", 0.0) if isinstance(failure, ServiceError) else 0.0
-    pause = max(float(asked), limits.retry_base_s * 2**attempt * random.uniform(0.5, 1.5))
-    if deadline is not None and asyncio.get_running_loop().time() + pause >= deadline:
-        return True
-    await asyncio.sleep(pause)
-    return False
-
-
 async def _spec(player: Player, env: str) -> EnvSpec:
     try:
         return await player.envs.spec(env)
     except NotFound as error:  # a wrong name; in the middle of an episode it would be a server that lost a session
         raise UsageError(str(error)) from error
-
-
-@contextlib.asynccontextmanager
-async def _kept_alive(session: EnvSession) -> AsyncIterator[None]:
-    """Renew the lease in the background: a slow completion, or a wait for others, must not cost the world."""
-
-    async def renew() -> None:
-        while True:
-            await asyncio.sleep(session.lease_s / 3)
-            with contextlib.suppress(SojournError):  # the next step says what is wrong
-                await session.renew()
-
-    heartbeat = asyncio.create_task(renew())
-    try:
-        yield
-    finally:
-        heartbeat.cancel()
-        await asyncio.wait([heartbeat])
-
-
-async def _close(session: EnvSession) -> None:
-    """Give a session back; when its server is gone, the lease does."""
-    with contextlib.suppress(SojournError, TimeoutError):
-        async with asyncio.timeout(_CLOSE_S):
-            await session.close()
