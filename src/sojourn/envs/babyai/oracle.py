@@ -244,7 +244,7 @@ class _Oracle:
         poses = [(first, pos, pos + world.ahead(facing)) for first, pos, facing in self._poses()]
         taken = {*targets, *self.reserved}
         poses = [pose for pose in poses if world.cells[pose[2]] == codes.EMPTY and pose[2] not in taken]
-        for first, pos, cell in poses:
+        for first, _, cell in poses:
             if cell not in kept and cell != world.pos and is_spare(world, cell):
                 return _lay_down(first, thought)
         for first, pos, cell in poses:

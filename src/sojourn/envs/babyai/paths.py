@@ -9,7 +9,6 @@ taken. Its walls and objects are obstacles.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from sojourn.envs.babyai.sight import SELF, SIZE
@@ -50,7 +49,6 @@ class Routes(NamedTuple):
     """To stand on it."""
 
 
-@lru_cache(maxsize=4096)
 def search(obstacles: frozenset[int], targets: frozenset[int], heading: int) -> Routes:
     """Ways from the agent to each of `targets`.
 
