@@ -1,0 +1,1 @@
+"""How the embedded policy is made: `python -m sojourn.cli.embedded --help`."""

@@ -1,0 +1,122 @@
+"""Episodes of the scripted oracle as trajectories: what supervised fine-tuning and warm starts learn from."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from sojourn.client.pool import EnvPool
+from sojourn.client.session import EnvClient, EnvSession
+from sojourn.protocol.env import Solution, StepResult
+from sojourn.protocol.errors import NotSupported
+from sojourn.protocol.messages import Message
+from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
+from sojourn.rollout.agent import ActionFormat
+from sojourn.rollout.renderer import Renderer
+
+
+async def demonstrate(
+    envs: EnvPool | EnvClient,
+    renderer: Renderer,
+    action_format: ActionFormat,
+    env: str,
+    task: str,
+    *,
+    view: str,
+    horizon: int,
+    rng: random.Random,
+    noise: float = 0.0,
+    thoughts: bool = True,
+    env_seed: int | None = None,
+) -> Trajectory | None:
+    """Play the oracle through one task.
+
+    Args:
+        noise: chance at each turn of acting wrongly instead. A wrong turn is played, so that recovery is shown, but its
+            tokens are not learnt from.
+        thoughts: whether the oracle's reasons are written before its actions.
+        horizon: turns after which the demonstration is given up.
+
+    Returns:
+        The successful episode, its oracle turns masked 1; None when there is no solution or it does not fit.
+    """
+    spec = await envs.spec(env)
+    async with await envs.create(env, task, seed=env_seed, view=view) as session:
+        trajectory = Trajectory(
+            episode_id=f"{session.task}#{rng.getrandbits(48):012x}",
+            group_id=session.task,
+            task=session.task,
+            family=session.family,
+            seed=env_seed,
+            horizon=horizon,
+            env=env,
+            env_version=spec.version,
+            engine="oracle",
+            view=view,
+            opening=session.observation.text,
+            started=time.time(),
+        )
+        opening: list[Message] = [{"role": "user", "content": session.observation.text}]
+        _append(trajectory, renderer.open(opening), 0, 0)
+        try:
+            success = await _play(trajectory, session, renderer, action_format, rng, noise, thoughts)
+        except NotSupported:
+            return None
+    return trajectory if success else None
+
+
+async def _play(
+    trajectory: Trajectory,
+    session: EnvSession,
+    renderer: Renderer,
+    action_format: ActionFormat,
+    rng: random.Random,
+    noise: float,
+    thoughts: bool,
+) -> bool:
+    plan = await session.solution()
+    position = 0
+    for turn in range(trajectory.horizon):
+        wrong = await _wrong_action(session, plan, position, rng) if rng.random() < noise else None
+        action = wrong or plan.actions[position]
+        thought = plan.thoughts[position] if plan.thoughts and thoughts else ""
+        text = action_format.render(thought or None, action)
+        _append(trajectory, renderer.complete(text), turn, 0 if wrong else 1)
+        result = await session.step(action)
+        trajectory.turns.append(_turn(result, text, thought, action, len(trajectory.segments) - 1))
+        if result.done:
+            trajectory.score = result.info["score"]
+            trajectory.success = result.info["success"]
+            trajectory.stop = StopReason.COMPLETED
+            return trajectory.success
+        _append(trajectory, renderer.extend(result.observation, finish="stop"), turn + 1, 0)
+        if wrong:
+            plan, position = await session.solution(), 0
+        else:
+            position += 1
+    return False
+
+
+async def _wrong_action(session: EnvSession, plan: Solution, position: int, rng: random.Random) -> str | None:
+    """Something the agent might do by mistake: a listed action, or a later step of the plan too early."""
+    candidates = await session.actions() or plan.actions[position + 1 :]
+    candidates = [action for action in candidates if action != plan.actions[position]]
+    return rng.choice(candidates) if candidates else None
+
+
+def _append(trajectory: Trajectory, ids: list[int], turn: int, mask: int) -> None:
+    parent = len(trajectory.segments) - 1 if trajectory.segments else None
+    trajectory.segments.append(Segment(parent, ids, [mask] * len(ids), [0.0] * len(ids), turn))
+
+
+def _turn(result: StepResult, text: str, thought: str, action: str, segment: int) -> Turn:
+    return Turn(
+        text=text,
+        thought=thought,
+        action=action,
+        observation=result.observation,
+        reward=result.reward,
+        invalid=bool(result.info.get("invalid")),
+        segment=segment,
+        info={"score": result.info["score"], "success": result.info["success"]},
+    )
