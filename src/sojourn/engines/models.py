@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -24,6 +26,7 @@ __all__ = ["DTYPES", "EMBEDDED", "ModelSource", "add_smollm2", "load_model", "lo
 EMBEDDED = {"sojourn-tiny": "tiny", "sojourn-tiny-weak": "tiny-weak"}
 """Models in the package, by name: their directories under `engines/embedded`."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_HUB_TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
 
 
@@ -65,8 +68,9 @@ def resolve(name: str) -> ModelSource:
 def load_tokenizer(source: ModelSource | str) -> PreTrainedTokenizerBase:
     """The tokenizer of a model; `UsageError` when there is none."""
     source = resolve(source) if isinstance(source, str) else source
+    location = _location(source)
     with _one_line(source, "tokenizer"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source.path)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
     return tokenizer
 
 
@@ -80,9 +84,13 @@ def load_model(source: ModelSource | str, *, dtype: str = "float32", device: str
     if dtype not in DTYPES:
         raise UsageError(f"unknown dtype {dtype!r} (expected {', '.join(DTYPES)})")
     target = _device(device)
+    location = _location(source)
     with _one_line(source, "model"), _no_progress_bar():
         model: Any = AutoModelForCausalLM.from_pretrained(
-            source.path, dtype=DTYPES[dtype], attn_implementation="sdpa", trust_remote_code=False
+            location,
+            dtype=DTYPES[dtype],
+            attn_implementation="sdpa",
+            trust_remote_code=False,
         )
     loaded: PreTrainedModel = model.to(target).eval()
     return loaded
@@ -95,6 +103,24 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"no device {name!r}: {str(error).splitlines()[0]}") from error
     return device
+
+
+def _location(source: ModelSource) -> str:
+    """Where to load from: the hub is asked once and quickly, for the loaders would keep trying for a minute."""
+    if Path(source.path).is_dir():
+        return source.path
+    try:
+        HfApi().model_info(source.path, timeout=_HUB_TIMEOUT_S)
+    except RepositoryNotFoundError as error:
+        raise UsageError(f"the hub has no model {source.path!r}, or access to it is restricted") from error
+    except Exception:  # the hub's HTTP library, and with it what it raises, changes with releases
+        try:
+            return snapshot_download(source.path, local_files_only=True)
+        except OSError as error:
+            raise UsageError(
+                f"the model {source.path!r} is neither here nor in the hub's cache, and the hub cannot be reached"
+            ) from error
+    return source.path
 
 
 @contextlib.contextmanager
