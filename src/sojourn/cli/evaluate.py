@@ -1,0 +1,87 @@
+"""`sojourn eval`: how often a policy succeeds on held-out tasks, with intervals, by family."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sojourn.cli.environments import EnvUrl, TokenFile, environments
+from sojourn.cli.extras import needs
+from sojourn.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from sojourn.evaluation.report import Evaluation
+
+Model = Annotated[
+    str, typer.Option("--model", help="A shipped model, a run's directory, a model's directory, or a Hugging Face id.")
+]
+EnvName = Annotated[str, typer.Option("--env", help="The environment.")]
+Families = Annotated[list[str] | None, typer.Option("--family", help="Only tasks of this family; repeatable.")]
+Horizon = Annotated[int | None, typer.Option(min=1, help="Turns of an episode; the environment's published ones.")]
+View = Annotated[str | None, typer.Option(help="How the world is worded; what the model was trained on, or the first.")]
+Prompt = Annotated[str | None, typer.Option(help="full, or none: the observation without instructions.")]
+
+
+def evaluate(
+    model: Model,
+    env: EnvName,
+    split: Annotated[str, typer.Option(help="Split of the tasks.")] = "test",
+    family: Families = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Each task once before any comes twice.")] = 256,
+    horizon: Horizon = None,
+    view: View = None,
+    prompt: Prompt = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one completion.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed plays the same episodes.")] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 256,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, without the single episodes.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="File for the JSON with every episode.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Directory for recordings of the episodes.")] = None,
+    env_url: EnvUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Evaluate a policy: success by family with 95 % intervals."""
+    with needs("train"):
+        from sojourn.cli.policy import adjusted, find_policy
+        from sojourn.evaluation.evaluate import evaluate as play
+        from sojourn.evaluation.tasks import eval_tasks
+    policy = find_policy(model)
+    manners = adjusted(policy.manners, prompt=check_prompt(prompt), max_tokens=max_tokens)
+
+    async def run() -> Evaluation:
+        from sojourn.cli.policy import Policy, make_player
+
+        async with environments([env], env_url, token_file) as envs:
+            chosen = view or manners.views.get(env)
+            tasks = await eval_tasks(envs, env, split=split, episodes=episodes, view=chosen, families=family, seed=seed)
+            player = make_player(Policy(policy.model, manners), envs, temperature=temperature, seed=seed)
+            try:
+                return await play(player, tasks, horizon=horizon, concurrency=concurrency, seed=seed, record=record)
+            finally:
+                await player.engine.close()
+
+    evaluation = asyncio.run(run())
+    if out is not None:
+        _write(out, evaluation.model_dump_json(indent=1))
+    print(evaluation.model_dump_json(exclude={"results"}) if as_json else evaluation.table())
+
+
+def check_prompt(prompt: str | None) -> str | None:
+    """`--prompt` as it is; raises `UsageError` for another word."""
+    if prompt not in {None, "full", "none"}:
+        raise UsageError(f"--prompt {prompt!r}: expected full or none")
+    return prompt
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,100 @@
+"""`sojourn serve`: put environments behind the HTTP API."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sojourn.protocol.errors import UsageError
+
+
+def serve(
+    envs: Annotated[list[str], typer.Argument(metavar="ENV...", help="Environments to serve, e.g. textcraft babyai.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; another than loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Server processes.")] = 1,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token that may do everything.")] = None,
+    step_token_file: Annotated[Path | None, typer.Option(help="File with a second token that may only step.")] = None,
+    env_config: Annotated[
+        list[str] | None, typer.Option(metavar="ENV.KEY=VALUE", help="An option of an environment; repeatable.")
+    ] = None,
+    max_sessions: Annotated[int | None, typer.Option(min=1, help="Open sessions of one process.")] = None,
+    lease_s: Annotated[float | None, typer.Option(help="Seconds that an unused session lives.")] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Written with the address once requests are answered.")
+    ] = None,
+) -> None:
+    """Serve environments over HTTP until interrupted.
+
+    Sessions can be reset, stepped, frozen, restored, forked and changed; the API is described at /openapi.json.
+    """
+    from sojourn.serving.auth import STEP_TOKEN_VARIABLE, read_token
+    from sojourn.serving.config import ServingConfig
+    from sojourn.serving.supervisor import serve as serve_envs
+
+    limits = {"max_sessions": max_sessions, "lease_s": lease_s}
+    token, step_token = read_token(token_file), read_token(step_token_file, STEP_TOKEN_VARIABLE)
+    config = _serving_config(
+        {
+            "token": token,
+            "step_token": step_token,
+            **{key: value for key, value in limits.items() if value is not None},
+        },
+        ServingConfig,
+    )
+
+    def ready(url: str) -> None:
+        print(f"serving {', '.join(envs)} at {url} (Ctrl-C stops)", flush=True)
+        if ready_file is not None:
+            _write_whole(ready_file, url)
+
+    serve_envs(
+        parse_env_config(envs, env_config or []), host=host, port=port, workers=workers, config=config, on_ready=ready
+    )
+
+
+def parse_env_config(envs: list[str], options: list[str]) -> dict[str, dict[str, Any]]:
+    """Options by environment from `ENV.KEY=VALUE` words; values are read as YAML.
+
+    Raises:
+        UsageError: a word of another shape, or an environment that is not served.
+    """
+    import yaml
+
+    found: dict[str, dict[str, Any]] = {name: {} for name in envs}
+    for option in options:
+        path, equals, text = option.partition("=")
+        env, dot, key = path.partition(".")
+        if not (equals and dot and key):
+            raise UsageError(f"--env-config {option!r}: expected ENV.KEY=VALUE")
+        if env not in found:
+            raise UsageError(f"--env-config {option!r}: {env!r} is not among the served ({', '.join(envs)})")
+        try:
+            found[env][key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UsageError(f"--env-config {option!r}: the value is not YAML") from error
+    return found
+
+
+def _serving_config(values: dict[str, Any], cls: Any) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return cls.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise UsageError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Whoever waits for the file must not read half of it."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise UsageError(f"cannot write --ready-file {path}: {error.strerror}") from error

@@ -1,0 +1,61 @@
+"""`sojourn train`: a run by a YAML file and dotted overrides."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sojourn.cli.environments import EnvUrl, TokenFile, environments
+from sojourn.cli.extras import find_config, needs
+from sojourn.cli.progress import Display, progress
+
+if TYPE_CHECKING:
+    from sojourn.trainer.config import TrainConfig
+    from sojourn.trainer.loop import RunSummary
+
+
+def train(
+    config: Annotated[str, typer.Argument(help="A YAML file, or the name of one that comes with Sojourn.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="E.g. optim.lr=1e-4 horizon.stages=[10,20].")
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Where everything goes; runs/NAME by default.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
+    env_url: EnvUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Train an agent.
+
+    The run's directory holds config.yaml, metrics.jsonl, trajectories/, evaluations/, checkpoints/ and tb/.
+    """
+    with needs("train"):
+        from sojourn.trainer.config import load_config
+    settings = load_config(find_config(config), overrides or [])
+    directory = run_dir or Path("runs") / settings.name
+    with progress(quiet=quiet) as display:
+        summary = asyncio.run(run_training(settings, directory, display, resume, env_url, token_file))
+    if not quiet:
+        last = summary.evaluations[max(summary.evaluations)] if summary.evaluations else None
+        if last is not None:
+            print(last.table())
+        print(f"{summary.steps} steps in {summary.seconds:.0f} s; everything is in {summary.run_dir}")
+
+
+async def run_training(
+    config: TrainConfig,
+    run_dir: Path,
+    display: Display,
+    resume: bool = False,
+    urls: list[str] | None = None,
+    token_file: Path | None = None,
+) -> RunSummary:
+    """Train against the servers at `urls`, those that the config names, or one of our own."""
+    from sojourn.trainer.loop import Trainer
+
+    urls = urls or [url for entry in config.envs for url in entry.urls or ()]
+    async with environments([entry.name for entry in config.envs], urls, token_file) as envs:
+        return await Trainer(config, envs, run_dir=run_dir, resume=resume, observer=display).run()
