@@ -7,7 +7,6 @@ the ids one to the right, and nothing is re-encoded.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,16 +68,15 @@ class SFT:
 
     Args:
         model: trained in place.
-        total_seconds: length of the run; the learning-rate schedule follows the clock, since rows may be generated on
-            the fly and never end.
+        total_tokens: length of the run, of which the learning-rate schedule is a function; rows may never end.
     """
 
-    def __init__(self, model: PreTrainedModel, config: SFTConfig, *, total_seconds: float) -> None:
+    def __init__(self, model: PreTrainedModel, config: SFTConfig, *, total_tokens: int) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
         self.model = model
         self.config = config
-        self.total_seconds = total_seconds
+        self.total_tokens = total_tokens
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
@@ -87,25 +85,18 @@ class SFT:
         self.tokens = 0
 
     def run(
-        self,
-        rows: Iterator[SFTRow],
-        *,
-        on_report: Callable[[float, float], None],
-        report_every_s: float = 30.0,
+        self, rows: Iterator[SFTRow], *, report_every: int, on_report: Callable[[float], None] = lambda loss: None
     ) -> None:
-        """Train until the time is up; `on_report(seconds, mean loss)` is called between steps, its time not counted."""
-        used, since, losses = 0.0, 0.0, list[float]()
-        self.model.train()
+        """Train until `total_tokens` were seen; `on_report(mean loss)` is called each `report_every` tokens."""
+        losses: list[float] = []
+        due = report_every
         batches = self._batches(rows)
-        while used < self.total_seconds:
-            begun = time.process_time()
-            losses.append(self._step(next(batches), used / self.total_seconds))
-            spent = time.process_time() - begun
-            used, since = used + spent, since + spent
-            if since >= report_every_s or used >= self.total_seconds:
-                on_report(used, float(np.mean(losses)))
-                since, losses = 0.0, []
-                self.model.train()
+        while self.tokens < self.total_tokens:
+            self.model.train()
+            losses.append(self._step(next(batches)))
+            if self.tokens >= min(due, self.total_tokens):
+                on_report(float(np.mean(losses)))
+                losses, due = [], self.tokens + report_every
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -135,10 +126,10 @@ class SFT:
             rng.shuffle(batches)
             yield from batches
 
-    def _step(self, batch: Sequence[SFTRow], progress: float) -> float:
+    def _step(self, batch: Sequence[SFTRow]) -> float:
         config = self.config
         for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * self._schedule(progress)
+            group["lr"] = config.lr * self._schedule()
         loss = weighted_nll(self.model, batch, config.given_weight)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -153,7 +144,8 @@ class SFT:
                 self.average[name].lerp_(parameter, 1 - decay)
         return float(loss.detach())
 
-    def _schedule(self, progress: float) -> float:
+    def _schedule(self) -> float:
+        progress = self.tokens / self.total_tokens
         warm = min(1.0, (self.steps + 1) / max(1, self.config.warmup_steps))
         share = self.config.decay_share
         cool = 1.0 if share == 0 or progress < 1 - share else max(0.02, (1 - progress) / share)

@@ -47,10 +47,10 @@ def demonstrations(
 @app.command()
 def train(
     out: Annotated[Path, typer.Option(help="Where `demonstrations` wrote; checkpoints go there too.")],
-    seconds: Annotated[float, typer.Option(help="CPU seconds of training, on one core.")] = 4000,
-    drill_seconds: Annotated[float, typer.Option(help="Of these, the first go to the look-up drill.")] = 40,
-    save_at: Annotated[str, typer.Option(help="Seconds after which to keep a checkpoint, e.g. 200,400.")] = "",
-    textcraft_share: Annotated[float, typer.Option(help="Share of rows from TextCraft.")] = 0.5,
+    tokens: Annotated[int, typer.Option(help="Length of training; 9,000 a second or so on one core.")] = 36_000_000,
+    drill_tokens: Annotated[int, typer.Option(help="Of these, the first go to the look-up drill.")] = 400_000,
+    save_at: Annotated[str, typer.Option(help="Tokens after which to keep a checkpoint, e.g. 800000,2000000.")] = "",
+    textcraft_share: Annotated[float, typer.Option(help="Share of rows from TextCraft.")] = 0.6,
     seed: int = 0,
 ) -> None:
     """Fine-tune a fresh model on the rows and save the moving average of its weights."""
@@ -60,19 +60,18 @@ def train(
     print(
         f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, {len(craft)} + {len(babyai)} rows", flush=True
     )
-    curriculum = Curriculum(tokenizer, craft, babyai, drill_seconds, textcraft_share, seed)
-    marks = sorted(float(mark) for mark in save_at.split(",") if mark)
-    run = SFT(model, SFTConfig(seed=seed, threads=1), total_seconds=seconds)
+    curriculum = Curriculum(tokenizer, craft, babyai, drill_tokens, textcraft_share, seed)
+    marks = sorted(int(mark) for mark in save_at.split(",") if mark)
+    run = SFT(model, SFTConfig(seed=seed, threads=1), total_tokens=tokens)
 
-    def report(used: float, loss: float) -> None:
-        curriculum.seconds = used
-        line = {"seconds": round(used), "steps": run.steps, "tokens": run.tokens, "loss": round(loss, 4)}
-        print(json.dumps(line), flush=True)
-        while marks and used >= marks[0]:
+    def report(loss: float) -> None:
+        curriculum.tokens = run.tokens
+        print(json.dumps({"tokens": run.tokens, "steps": run.steps, "loss": round(loss, 4)}), flush=True)
+        while marks and run.tokens >= marks[0]:
             with run.averaged():
-                save(model, tokenizer, out / f"at-{marks.pop(0):.0f}")
+                save(model, tokenizer, out / f"at-{marks.pop(0)}")
 
-    run.run(curriculum.stream(), on_report=report)
+    run.run(curriculum.stream(), report_every=100_000, on_report=report)
     with run.averaged():
         save(model, tokenizer, out / "end")
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Curriculum:
-    """Draws rows; whoever trains sets `seconds` to the time spent so far."""
+    """Draws rows; whoever trains sets `tokens` to those seen so far."""
 
     tokenizer: PreTrainedTokenizerFast
     textcraft: Rows
     babyai: Rows
-    drill_seconds: float
+    drill_tokens: int
     textcraft_share: float
     seed: int
-    seconds: float = 0.0
+    tokens: int = 0
 
     def stream(self) -> Iterator[SFTRow]:
         """Endless rows; the names of things are exchanged in half of TextCraft's."""
@@ -37,8 +37,8 @@ class Curriculum:
         classes = [np.array(tokens) for tokens in exchangeable(self.tokenizer)]
         free = max((list(tokens) for tokens in classes), key=len)
         while True:
-            fading = self.seconds < 3 * self.drill_seconds and rng.random() < 0.2
-            if self.seconds < self.drill_seconds or fading:
+            fading = self.tokens < 3 * self.drill_tokens and rng.random() < 0.2
+            if self.tokens < self.drill_tokens or fading:
                 yield drill(self.tokenizer, free, rng)
             elif rng.random() >= self.textcraft_share:
                 yield self.babyai.draw(rng)
