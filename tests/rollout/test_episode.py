@@ -22,6 +22,7 @@ from sojourn.protocol.messages import Completion
 from sojourn.protocol.trajectory import StopReason
 from sojourn.rollout.agent import MANY_ACTIONS, NO_ACTION
 from sojourn.rollout.episode import run_episode
+from sojourn.rollout.player import stable_hash
 from sojourn.rollout.renderer import Renderer
 from tests.models import QWEN3, TEMPLATES, byte_tokenizer
 from tests.rollout.engine import turns
@@ -260,6 +261,10 @@ async def test_an_action_that_the_service_refuses_to_take_is_a_refused_action(ma
     t = await play(make(turns(UP), envs=sick))
     assert (t.success, t.attempt, len(t.turns)) == (True, 0, 6)
     assert (t.turns[0].observation, t.turns[0].invalid) == ("the body is longer than 1 MiB", True)
+
+
+def test_hashes_are_those_of_every_process():
+    assert stable_hash("babyai:babyai_3") == 7447579805454306783
 
 
 @pytest.mark.parametrize("limit", ["generate_deadline_s", "episode_deadline_s"])

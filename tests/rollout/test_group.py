@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 
+import httpx
 import pytest
 
-from sojourn.protocol.errors import EngineError, UnknownTask
+from sojourn.client.pool import EnvPool
+from sojourn.client.session import EnvClient, EnvSession
+from sojourn.protocol.errors import EngineError, TransportError, UnknownTask
 from sojourn.protocol.trajectory import StopReason
 from sojourn.rollout.group import GroupPlan, branch, collect, collect_group
+from sojourn.serving.app import create_app
 from tests.rollout.engine import turns
+from tests.rollout.world import StairsService
 
 UP = "Thought: climb\nAction: up"
 
@@ -67,6 +72,72 @@ async def test_groups_are_yielded_as_they_finish_without_a_barrier(make, stairs)
     assert groups[-1] == "stairs_0"
     assert sorted(groups) == [f"stairs_{n}" for n in range(4)]
     assert make.engine.most_playing > 4
+    await stairs.empty()
+
+
+async def test_sessions_are_opened_together_and_not_one_after_another(make, client):
+    """C1: no session opens before all 64 were asked for."""
+    everybody = asyncio.Barrier(64)
+
+    class Slow:
+        spec = client.spec
+
+        async def create(self, *task, **options):
+            await everybody.wait()
+            return await client.create(*task, **options)
+
+    plans = [plan(n, horizon=1, size=8) for n in range(8)]
+    found = [g async for g in collect(make(turns(UP), envs=Slow()), plans, concurrency=64)]
+    assert sum(len(g.trajectories) for g in found) == 64
+
+
+class Mortal(httpx.AsyncBaseTransport):
+    """The way to a server that dies after so many requests."""
+
+    def __init__(self, inner, requests):
+        self.inner, self.left = inner, requests
+
+    async def handle_async_request(self, request):
+        self.left -= 1
+        if self.left < 0:
+            raise httpx.ConnectError("the server is gone")
+        return await self.inner.handle_async_request(request)
+
+
+@pytest.mark.parametrize("fork_turn", [None, 2])
+async def test_a_server_that_dies_in_the_middle_costs_no_episode(make, fork_turn):
+    """A6: what it held is played again on the one that lives; nothing is scored 0, nothing is lost."""
+    apps = [create_app([StairsService()]) for _ in range(2)]
+    async with apps[0].router.lifespan_context(apps[0]), apps[1].router.lifespan_context(apps[1]):
+        transports = [Mortal(httpx.ASGITransport(apps[0]), 20), httpx.ASGITransport(apps[1])]
+        clients = [EnvClient(f"http://server{n}", transport=t) for n, t in enumerate(transports)]
+        async with EnvPool(clients) as pool:
+            plans = [plan(n, fork_turn=fork_turn) for n in range(8)]
+            player = make(turns(UP), envs=pool)
+            found = [g async for g in collect(player, plans, concurrency=12)]
+    assert transports[0].left < 0
+    played = [t for g in found for t in g.trajectories]
+    assert [len(g.trajectories) for g in found] == [4] * 8
+    assert all(t.success for t in played)
+    assert any(t.attempt for t in played)
+
+
+async def test_a_fork_that_fails_is_tried_again(make, stairs, monkeypatch):
+    fork, failures = EnvSession.fork, [TransportError("reset by peer")]
+
+    async def failing(self, count):
+        if failures:
+            raise failures.pop()
+        return await fork(self, count)
+
+    monkeypatch.setattr(EnvSession, "fork", failing)
+    group = await collect_group(make(turns(UP)), plan(5, fork_turn=2))
+    assert [(t.attempt, t.fork_turn, t.success) for t in group.trajectories] == [
+        (1, None, True),
+        (0, 2, True),
+        (0, 2, True),
+        (0, 2, True),
+    ]
     await stairs.empty()
 
 
@@ -240,8 +311,6 @@ async def test_lock_step_draws_the_same_batches_whatever_the_timing(make, stairs
     plans = [plan(n, size=3, fork_turn=fork_turn) for n in range(5)]
 
     async def play(seed):
-        from sojourn.client.session import EnvSession
-
         dice, step = random.Random(seed), EnvSession.step
 
         async def slow(self, action):

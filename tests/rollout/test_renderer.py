@@ -11,6 +11,7 @@ from sojourn.engines.tiny import build_tokenizer
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.renderer import Renderer
 from tests.models import CHATML, LLAMA3, QWEN3, SPECIALS, TEMPLATES, byte_tokenizer
+from tests.rollout import templates
 
 THINKING = "<think>\nfirst this\n</think>\n\nAction: go"
 
@@ -29,6 +30,10 @@ def embedded():
 
 RENDERERS = {name: Renderer(byte_tokenizer(template)) for name, template in TEMPLATES.items()}
 RENDERERS["embedded"] = Renderer(embedded())
+RENDERERS |= {
+    name: Renderer(templates.tokenizer(template))
+    for name, template in {"gemma": templates.GEMMA, "mistral": templates.MISTRAL, "phi3": templates.PHI3}.items()
+}
 
 
 @pytest.fixture(params=sorted(RENDERERS))
@@ -58,7 +63,7 @@ canonical = st.sampled_from(["x", "Thought: a\nAction: go", "Action: 拿 🙂", 
 @pytest.mark.parametrize("name", sorted(RENDERERS))
 def test_appending_equals_the_whole_template(name, opening, turns, system):
     renderer = RENDERERS[name]
-    messages = [{"role": "system", "content": system}] if system else []
+    messages = [{"role": "system", "content": system}] if system and renderer.system else []
     messages.append(user(opening))
     ids = renderer.open(messages)
     assert ids == whole(renderer, messages)
@@ -172,6 +177,16 @@ def test_a_template_without_system_messages_gets_them_in_the_first_content():
     assert folded.open([{"role": "system", "content": "rules"}, user("go")]) == folded.open([user("rules\n\ngo")])
 
 
+@pytest.mark.parametrize("template", [templates.R1, templates.NO_THINKING])
+def test_a_generation_prompt_that_history_does_not_keep_is_rewritten_at_every_turn(template):
+    renderer = Renderer(templates.tokenizer(template))
+    assert renderer.rewrites_history
+    messages = [user("a")]
+    for turn in range(3):
+        messages += [said(f"Action: go {turn}"), user("seen")]
+        assert renderer.rewrite(messages) == whole(renderer, messages)
+
+
 def test_a_template_that_always_rewrites_branches_at_every_turn():
     counting = (
         "{% for m in messages %}<|im_start|>{{ m.role }} {{ messages | length }}\n"
@@ -200,6 +215,7 @@ def test_decode_shows_everything_but_the_stop_token():
         ("{{ messages[0].missing.more }}", "chat template of .* fails"),
         ("{{ messages[-1]['content'] }}<|im_end|>", "does not write each message once"),
         ("{% for m in messages %}{{ m.content }} {{ m.content }}<|im_end|>{% endfor %}", "does not write each message"),
+        (templates.LLAMA2, "does not close a turn with a special token"),
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: ", "close a turn"),
     ],
 )

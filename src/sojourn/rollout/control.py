@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_GUARD = "\U000f0000"
-"""Private-use character that stands before the number of a control token written in a message."""
+_GUARD, _FIRST = "\U000f0000", 0xF1000
+"""Private-use characters: one that says that a number follows, and the one that stands for number 0."""
+_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""White space as tokenizers know it (Unicode's White_Space), which is less than `str.strip` takes."""
 
 
 class ControlTokens:
@@ -32,7 +34,8 @@ class ControlTokens:
         self._seen = _alternatives([_GUARD, *self.texts])
         self._said = _alternatives([_GUARD, *special])
         self._leaky = _alternatives([t for t in self.texts if self.ids.intersection(self._encode(t)) - {unknown}])
-        self._number = {text: n for n, text in enumerate([_GUARD, *self.texts])}
+        self._known = [_GUARD, *self.texts]
+        self._number = {text: n for n, text in enumerate(self._known)}
         self._guarded = re.compile(f"{_GUARD}(.)", re.DOTALL)
 
     def guard(self, content: str, *, said: bool) -> str:
@@ -41,46 +44,28 @@ class ControlTokens:
         What the policy said keeps tokens that are not special, such as `<think>`: templates look for them.
         """
         pattern = self._said if said else self._seen
-        return pattern.sub(lambda m: _GUARD + chr(0xF1000 + self._number[m[0]]), content)
+        return pattern.sub(lambda m: _GUARD + chr(_FIRST + self._number[m[0]]), content)
 
     def match(self, text: str) -> int | None:
         """The id of the control token that `text` starts with."""
         found = self._any.match(text)
         return self._added[found[0]][0] if found else None
 
-    def split(self, text: str) -> list[int | str]:
-        """Cut template text into control tokens (as ids) and plain runs, guarded contents shown again."""
-        pieces: list[int | str] = []
+    def encode(self, text: str) -> list[int]:
+        """Ids of guarded text: control tokens as themselves, all between them as the plain text it is."""
+        ids: list[int] = []
         position = 0
         for found in self._any.finditer(text):
-            self._run(pieces, text[position : found.start()])
-            token = self._added[found[0]][1]
-            if token.lstrip and pieces and isinstance(pieces[-1], str):
-                pieces[-1] = pieces[-1].rstrip()
-            pieces.append(self._added[found[0]][0])
-            position = found.end()
-            if token.rstrip:
-                position += len(text[position:]) - len(text[position:].lstrip())
-        self._run(pieces, text[position:])
-        return pieces
+            number, token = self._added[found[0]]
+            run = text[position : found.start()]
+            ids += self._literal(self._shown(run.rstrip(_SPACE) if token.lstrip else run))
+            ids.append(number)
+            position = len(text) - len(text[found.end() :].lstrip(_SPACE)) if token.rstrip else found.end()
+        return ids + self._literal(self._shown(text[position:]))
 
-    def _run(self, pieces: list[int | str], run: str) -> None:
-        if run:
-            known = [_GUARD, *self.texts]
-            pieces.append(self._guarded.sub(lambda m: known[ord(m[1]) - 0xF1000], run))
-
-    def encode(self, pieces: Sequence[int | str]) -> list[int]:
-        """Ids of pieces; neighbouring runs are encoded as one, special tokens inside them as the text they are."""
-        ids: list[int] = []
-        run = ""
-        for piece in pieces:
-            if isinstance(piece, str):
-                run += piece
-                continue
-            ids += self._literal(run)
-            ids.append(piece)
-            run = ""
-        return ids + self._literal(run)
+    def _shown(self, run: str) -> str:
+        """A run with what was guarded in it."""
+        return self._guarded.sub(lambda m: self._known[ord(m[1]) - _FIRST], run) if _GUARD in run else run
 
     def _literal(self, run: str) -> list[int]:
         """Encode text in which nothing is a control token.
@@ -89,7 +74,7 @@ class ControlTokens:
         """
         ids: list[int] = []
         start = 0
-        for found in self._leaky.finditer(run):
+        while found := self._leaky.search(run, start):
             ids += self._encode(run[start : found.start() + 1])
             start = found.start() + 1
         return ids + self._encode(run[start:])

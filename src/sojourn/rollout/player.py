@@ -32,7 +32,7 @@ class Limits(BaseModel):
     """Tokens of the whole episode, given and sampled."""
     max_repeats: int | None = Field(default=None, ge=1)
     """Identical refused actions in a row that end the episode."""
-    episode_deadline_s: float | None = Field(default=1800.0, gt=0)
+    episode_deadline_s: float | None = Field(default=7200.0, gt=0)
     """For all attempts together."""
     generate_deadline_s: float | None = Field(default=600.0, gt=0)
     step_deadline_s: float | None = Field(default=120.0, gt=0)

@@ -56,7 +56,7 @@ class Renderer:
         self._control = ControlTokens(tokenizer)
         try:
             self.system = system and self._takes_system()
-            self._before, self._after = self._difference()
+            self._gap, self._before, self._after = self._difference()
             self._keeps = self._content_rule()
         except TemplateError as error:
             raise UsageError(f"the chat template of {name_of(tokenizer)} fails: {error}") from error
@@ -91,14 +91,13 @@ class Renderer:
             ids = self._ids(text)
         else:
             content = observation.strip() if self._keeps == "stripped" else observation
-            before, after = self._control.split(self._before), self._control.split(self._after)
-            ids = self._control.encode([*before, content, *after])
+            ids = self._ids(self._before + self._control.guard(content, said=False) + self._after)
         sampled = finish == "stop" and last in (None, self.end_id)
         return ids[1:] if sampled else ids
 
     def complete(self, text: str) -> list[int]:
-        """The canonical completion that says `text`: its ids and the end of turn."""
-        return [*self._ids(self._control.guard(text, said=True)), self.end_id]
+        """The completion that the template itself would have written for `text`: its ids and the end of turn."""
+        return [*self._ids(self._gap + self._control.guard(text, said=True)), self.end_id]
 
     def rewrite(self, messages: Sequence[Message]) -> list[int] | None:
         """The prompt of a conversation whose earlier turns would now be written differently, None when appending holds.
@@ -163,7 +162,7 @@ class Renderer:
         return self._control.texts
 
     def _ids(self, text: str) -> list[int]:
-        return self._control.encode(self._control.split(text))
+        return self._control.encode(text)
 
     def _takes_system(self) -> bool:
         messages = [{"role": "system", "content": _SAID}, _user(_SEEN)]
@@ -173,15 +172,22 @@ class Renderer:
             return False
         return text.count(_SAID) == 1 and text.count(_SEEN) == 1
 
-    def _difference(self) -> tuple[str, str]:
-        """The template's text before and after the content of a user message that follows a completion."""
+    def _difference(self) -> tuple[str, str, str]:
+        """The template's text around what follows a generation prompt.
+
+        Returns:
+            White space before a completion (some write a space there, as part of what is said); the text before and
+            the text after the content of the user message that follows the completion.
+        """
         text = self.template_text([_user("."), _assistant(_SAID), _user(_SEEN)])
         if text.count(_SAID) != 1 or text.count(_SEEN) != 1 or text.index(_SAID) > text.index(_SEEN):
             raise UsageError(
                 f"the chat template of {name_of(self.tokenizer)} does not write each message once, in order"
             )
-        before, _, after = text.partition(_SAID)[2].partition(_SEEN)
-        return before, after
+        head, _, tail = text.partition(_SAID)
+        gap = head.removeprefix(self.template_text([_user(".")]))
+        before, _, after = tail.partition(_SEEN)
+        return "" if gap.strip() else gap, before, after
 
     def _content_rule(self) -> str | None:
         """How contents pass through the template: `verbatim`, `stripped`, or None (ask the template each time)."""
