@@ -12,7 +12,7 @@ from sojourn.client.pool import EnvPool
 from sojourn.engines import models
 from sojourn.engines.base import Engine
 from sojourn.engines.hf import HFEngine
-from sojourn.protocol.errors import UsageError
+from sojourn.protocol.errors import BadRequest, NotFound, UsageError
 from sojourn.rollout.agent import FORMATS
 from sojourn.rollout.player import Player
 from sojourn.rollout.renderer import Renderer
@@ -86,7 +86,7 @@ async def sources(config: TrainConfig, envs: EnvPool) -> list[Source]:
     """Ask the servers what each entry of `envs:` may draw from.
 
     Raises:
-        UsageError: an environment that no server offers, a view it does not have, or no task to draw.
+        UsageError: an environment that no server offers, a view, split or family it does not have, or no task to draw.
     """
     offered = await envs.specs()
     found = []
@@ -98,9 +98,10 @@ async def sources(config: TrainConfig, envs: EnvPool) -> list[Source]:
             raise UsageError(
                 f"envs.{i}.view: {entry.name} has no view {entry.view!r} (it has: {', '.join(spec.views)})"
             )
-        if unknown := sorted(set(entry.families or ()) - set(spec.families)):
-            raise UsageError(f"envs.{i}.families: {entry.name} has no {', '.join(unknown)} (see: sojourn envs)")
-        total = (await envs.tasks(entry.name, entry.split, families=entry.families, limit=1)).total
+        try:
+            total = (await envs.tasks(entry.name, entry.split, families=entry.families, limit=1)).total
+        except (BadRequest, NotFound) as error:
+            raise UsageError(f"envs.{i}: {error}") from error
         if not total:
             raise UsageError(f"envs.{i}: {entry.name} has no such tasks in split {entry.split!r}")
         found.append(Source(total, entry.weight))

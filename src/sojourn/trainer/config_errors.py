@@ -27,9 +27,13 @@ def problems(
         if problem["type"] == "extra_forbidden":
             valid = _valid_keys(root, location[:-1], data)
             near = difflib.get_close_matches(str(location[-1]), valid, n=1, cutoff=0.5)
-            yield f"unknown key {path!r}" + (
-                f", did you mean {near[0]!r}?" if near else f" (valid: {', '.join(sorted(valid))})"
+            above = path.rpartition(".")[0]
+            hint = (
+                f", did you mean {'.'.join(filter(None, (above, *near)))!r}?"
+                if near
+                else f" (valid: {', '.join(valid)})"
             )
+            yield f"unknown key {path!r}{hint}"
         elif problem["type"] == "missing":
             yield f"{path!r} is missing"
         else:

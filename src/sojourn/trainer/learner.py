@@ -44,7 +44,11 @@ class _Tally:
     tokens: int = 0
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     norms: list[float] = field(default_factory=list)
+    """Gradient norm of each optimiser step."""
     skipped: int = 0
+    gap: float = 0.0
+    """Sum of |trainer - engine| over the log-probabilities of the first minibatch, before anything moved."""
+    gap_tokens: int = 0
 
 
 class Learner:
@@ -99,6 +103,8 @@ class Learner:
                 self._minibatch(rows, prepared, tally)
         metrics = {name: total / tally.tokens for name, total in tally.sums.items()}
         finite = [norm for norm in tally.norms if math.isfinite(norm)]
+        if tally.gap_tokens:
+            metrics["policy/engine_gap"] = tally.gap / tally.gap_tokens
         return metrics | {
             "train/lr": rate,
             "train/grad_norm": math.fsum(finite) / len(finite) if finite else 0.0,
@@ -149,4 +155,6 @@ class Learner:
         for name, value in output.sums.items():
             tally.sums[name] += float(value)
         tally.sums["policy/entropy"] += float(scores.entropy.detach().sum())
-        tally.sums["policy/engine_gap"] += float((scores.logprobs.detach() - rollout).abs().sum())
+        if not tally.norms:
+            tally.gap += float((scores.logprobs.detach() - rollout).abs().sum())
+            tally.gap_tokens += len(chosen)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from sojourn.engines.hf import HFEngine
+from sojourn.evaluation.evaluate import evaluate
+from sojourn.evaluation.tasks import EvalTask, eval_tasks
+from sojourn.protocol.errors import EngineError, NotFound
+from sojourn.protocol.messages import SamplingParams
+from sojourn.rollout.agent import ReAct
+from sojourn.rollout.player import Limits, Player
+from sojourn.rollout.recorder import read
+from sojourn.rollout.renderer import Renderer
+from tests.models import byte_tokenizer, tiny_llama
+from tests.trainer.runs import serving
+
+
+@pytest.fixture
+async def envs():
+    async with serving() as pool:
+        yield pool
+
+
+@pytest.fixture
+async def player(envs):
+    engine = HFEngine(tiny_llama(context=4096), name="hf:tiny")
+    await engine.start()
+    yield Player(
+        envs=envs,
+        engine=engine,
+        renderer=Renderer(byte_tokenizer()),
+        format=ReAct(),
+        sampling=SamplingParams(max_tokens=6),
+        limits=Limits(attempts=1),
+        prompt="none",
+    )
+    await engine.close()
+
+
+async def test_tasks_come_once_before_any_comes_twice(envs):
+    total = (await envs.tasks("textcraft", "test", families=["depth4"])).total
+    tasks = await eval_tasks(envs, "textcraft", split="test", episodes=2 * total + 1, families=["depth4"], seed=1)
+    assert len({task.key for task in tasks}) == len(tasks)
+    assert len({task.task for task in tasks[:total]}) == total
+    assert [task.sample for task in tasks] == [0] * total + [1] * total + [2]
+    assert tasks == await eval_tasks(envs, "textcraft", split="test", episodes=len(tasks), families=["depth4"], seed=1)
+    other = await eval_tasks(envs, "textcraft", split="test", episodes=20, seed=2)
+    assert other != await eval_tasks(envs, "textcraft", split="test", episodes=20, seed=3)
+    with pytest.raises(NotFound):
+        await eval_tasks(envs, "textcraft", split="test", episodes=3, families=["depth9"])
+
+
+async def test_the_same_seed_plays_the_same_episodes(envs, player, tmp_path):
+    tasks = await eval_tasks(envs, "textcraft", split="test", episodes=5)
+    first = await evaluate(player, tasks, horizon=2, deterministic=True, seed=4, record=tmp_path / "a")
+    second = await evaluate(player, tasks, horizon=2, deterministic=True, seed=4, record=tmp_path / "b")
+    assert first == second
+    assert first.horizon == {"textcraft": 2}
+    assert [result.key for result in first.results] == [task.key for task in tasks]
+    assert {result.stop for result in first.results} == {"max_turns"}
+
+    def said(directory):
+        return [t.turns[0].text for shard in directory.iterdir() for g in read(shard) for t in g.trajectories]
+
+    assert len(said(tmp_path / "a")) == 5
+    assert said(tmp_path / "a") == said(tmp_path / "b")
+    await evaluate(player, tasks, horizon=2, deterministic=True, seed=5, record=tmp_path / "c")
+    assert said(tmp_path / "c") != said(tmp_path / "a")
+
+
+async def test_the_published_horizon_is_the_default(envs, player):
+    task = (await eval_tasks(envs, "textcraft", split="test", episodes=1))[0]
+    assert (await evaluate(player, [task], horizon={"textcraft": 1})).horizon == {"textcraft": 1}
+    assert (await evaluate(player, [], horizon=None)).horizon == {}
+    spec = await envs.spec("textcraft")
+    assert (await evaluate(player, [task])).horizon == {"textcraft": spec.default_horizon}
+
+
+async def test_infrastructure_that_fails_is_an_error_not_a_failure(envs, player, monkeypatch):
+    tasks = await eval_tasks(envs, "textcraft", split="test", episodes=4)
+    generate, calls = player.engine.generate, iter(range(100))
+
+    async def flaky(request):
+        if next(calls) % 2:
+            raise EngineError("broken")
+        return await generate(request)
+
+    monkeypatch.setattr(player.engine, "generate", flaky)
+    evaluation = await evaluate(player, tasks, horizon=1)
+    errors = [result for result in evaluation.results if result.error]
+    assert len(errors) == 2
+    assert evaluation.overall.errors == len(errors)
+    assert evaluation.overall.episodes == 4 - len(errors)
+    assert all(result.family for result in errors)
+
+
+def test_keys_name_the_episode():
+    task = EvalTask(env="e", task="e_1", family="f", view="full", sample=2)
+    assert task.key == "e/full/e_1/2"

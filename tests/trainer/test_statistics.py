@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sojourn.protocol.trajectory import StopReason, TrajectoryGroup
+from sojourn.trainer.statistics import rollout_metrics
+from tests.trainer.episodes import episode, groups
+
+
+def test_what_is_counted():
+    rng = random.Random(0)
+    played = [
+        TrajectoryGroup(
+            "a",
+            "t",
+            [episode(2, 1.0, rng), episode(4, 0.5, rng, stop=StopReason.MAX_TURNS, family="hard")],
+            dropped=3,
+        ),
+        TrajectoryGroup("b", "t", [episode(1, 1.0, rng), episode(1, 1.0, rng)]),
+    ]
+    played[0].trajectories[1].turns[0].invalid = True
+    metrics = rollout_metrics(played, {"textcraft": "score"}, {"textcraft": 4})
+    assert metrics["reward/mean"] == pytest.approx(0.875)
+    assert metrics["success_rate"] == 0.75
+    assert metrics["success_rate/textcraft/hard"] == 0
+    assert metrics["success_rate/textcraft/easy"] == 1
+    assert metrics["rollout/dropped"] == 3
+    assert metrics["rollout/turns"] == 2
+    assert metrics["rollout/invalid"] == pytest.approx(1 / 8)
+    assert metrics["rollout/groups_with_signal"] == 0.5
+    assert metrics["stop/max_turns"] == 0.25
+    assert metrics["stop/completed"] == 0.75
+    assert metrics["horizon/max_turns"] == 4
+    assert rollout_metrics(played, {"textcraft": "success"}, {"textcraft": 4})["reward/mean"] == 0.75
+
+
+def test_caps_of_several_environments():
+    metrics = rollout_metrics(groups([[1.0]]), {"textcraft": "score"}, {"textcraft": 4, "babyai": 9})
+    assert (metrics["horizon/max_turns"], metrics["horizon/textcraft"], metrics["horizon/babyai"]) == (9, 4, 9)
