@@ -44,7 +44,8 @@ def test_the_fourth_level_has_rooms_of_four():
 
 
 @pytest.mark.parametrize(
-    "task", ["babyai:FindObjS7", "babyai:FindObjS7/", "babyai:FindObjS7/-1", "babyai:FindObjS7/x", "babyai:FindObjS7/1/2"]
+    "task",
+    ["babyai:FindObjS7", "babyai:FindObjS7/", "babyai:FindObjS7/-1", "babyai:FindObjS7/x", "babyai:FindObjS7/1/2"],
 )
 def test_a_name_needs_a_seed(task):
     with pytest.raises(UnknownTask, match="whole number as seed"):

@@ -11,10 +11,21 @@ from sojourn.envs.babyai.macros import normalize, table
 from sojourn.envs.babyai.sight import picture
 from sojourn.protocol.errors import NotSupported
 
-MORE = (
-    "KeyCorridorS3R1 KeyCorridorS3R2 UnlockLocal UnlockPickup OpenTwoDoors OpenDoorsOrderN2 OpenDoorDebug PutNextS4N1 "
-    "PutNextS5N2Carrying MoveTwoAcrossS5N2 GoToObjMazeOpen GoToSeq Synth"
-).split()
+MORE = [
+    "KeyCorridorS3R1",
+    "KeyCorridorS3R2",
+    "UnlockLocal",
+    "UnlockPickup",
+    "OpenTwoDoors",
+    "OpenDoorsOrderN2",
+    "OpenDoorDebug",
+    "PutNextS4N1",
+    "PutNextS5N2Carrying",
+    "MoveTwoAcrossS5N2",
+    "GoToObjMazeOpen",
+    "GoToSeq",
+    "Synth",
+]
 ALL = [*levels.FORTY, *MORE]
 
 

@@ -14,7 +14,7 @@ from sojourn.envs.babyai.sim import World
 from sojourn.envs.babyai.views import ACTION_HELP, VIEWS, goal, render
 from sojourn.envs.base import Env, EnvConfig, EnvService, pack_state, unpack_state
 from sojourn.protocol.env import EnvSpec, Info, Observation, Snapshot, Solution, StepResult, TaskRef
-from sojourn.protocol.errors import NotSupported, UnknownTask
+from sojourn.protocol.errors import BadRequest, NotSupported
 
 _OVER = Event("over", "The episode has ended.", True)
 
@@ -153,5 +153,5 @@ class BabyAIService(EnvService):
     def create(self, view: str | None = None) -> BabyAIEnv:
         view = view or VIEWS[0]
         if view not in VIEWS:
-            raise UnknownTask(f"babyai has no view {view!r}, only {', '.join(VIEWS)}")
+            raise BadRequest(f"babyai has no view {view!r}, only {', '.join(VIEWS)}")
         return BabyAIEnv(self._levels, view, self.config.grid_in_info)

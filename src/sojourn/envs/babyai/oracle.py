@@ -1,13 +1,12 @@
 """The scripted solution: knows the map, speaks in macros, and says why.
 
 From any state it works on one want at a time (go there, take this, open that, put it beside), and on what stands in the
-way of it: a locked door wants its key, a thing in the passage wants moving, a full hand wants emptying. Every step
-brings it nearer by one measure, walked with whichever macro does so best; a macro that names an object is used only
-when the object is among those that the compact view shows, under the number that it shows. Whatever it finds is played
-to success on a copy before it is returned.
+way of it: a locked door wants its key, a thing in the passage wants moving, a full hand wants emptying. How it walks is
+`walker`'s business. Whatever it finds has been played to success on a copy before it is returned.
 
-It does not solve: levels that cannot be solved (minigrid may lock a key into the room that it opens), and puzzles that
-need more than one thing to be cleared out of a crowd in the right order.
+It finds no plan where there is none (a key behind its own door, as in some seeds of GoToImpUnlock and Unlock; two doors
+in OpenDoorsOrder...Debug, where minigrid fails the second in the very step that opens the first; a strict mission whose
+target is walled in by objects that must not be touched), and now and then in a crowd that has to be cleared in order.
 """
 
 from __future__ import annotations
@@ -16,18 +15,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sojourn.envs.babyai import codes
-from sojourn.envs.babyai.macros import Macro, perform, table
-from sojourn.envs.babyai.sight import Seen, picture, read
+from sojourn.envs.babyai.macros import perform
 from sojourn.envs.babyai.sim import FORWARD, LEFT, RIGHT, World
 from sojourn.envs.babyai.terrain import BLOCKED, FAR, LOCKED, Terrain, can_unlock, is_spare
-from sojourn.envs.babyai.views import SHOWN
+from sojourn.envs.babyai.walker import Step, finish, walk
 from sojourn.protocol.env import Solution
 from sojourn.protocol.errors import NotSupported
 
 MAX_TURNS = 150
 _DEPTH = 8
-_DETOUR = 12
-"""An object that is not on the way is walked up to only when that saves this much (three a cell)."""
+_PRIMITIVES = {LEFT: "turn left", RIGHT: "turn right", FORWARD: "move forward"}
 
 
 class Style(NamedTuple):
@@ -40,11 +37,6 @@ class Style(NamedTuple):
 
 
 STYLES = (Style(), Style(late_drop=True), Style(second_first=True), Style(True, True))
-
-
-class Step(NamedTuple):
-    action: str
-    thought: str
 
 
 def solve(world: World) -> Solution:
@@ -141,10 +133,14 @@ class _Oracle:
             if world.carrying:
                 return self.empty_hand("I need a free hand to make room.", crowd)
             return self.approach(crowd, "pickup", "There is no room beside it.", 0)
-        self.reserved = frozenset(spots)
         if world.carrying not in moved:
-            # What bars the way there is cleared first, while the hand is free for it.
-            return self.unbar(spots, 0) or self.take(moved, "That is what I have to move.", 0)
+            # What bars the way there is cleared first, while the hand is free for it, and the way is kept clear.
+            terrain = Terrain(world, spots)
+            way = terrain.way(world.pos) if terrain.reaches(world.pos) else []
+            self.reserved = frozenset((*spots, *way))
+            step = self._unbar(way[:-1], spots, 0, unlock=True)
+            return step or self.take(moved, "That is what I have to move.", 0)
+        self.reserved = frozenset(spots)
         if world.progress.held[node] != world.carrying and world.front in spots:
             # minigrid has not noticed yet that the hand is full, and would not count this drop.
             return Step("turn left", "I look around first.")
@@ -155,9 +151,13 @@ class _Oracle:
         world, wanted = self.world, set(objects)
         targets = {cell: 0 for cell, _ in self._where(wanted)}
         if targets:
-            if step := self.unbar(targets, depth):
+            terrain = Terrain(world, targets)
+            if not terrain.reaches(world.pos):
+                return None
+            way = terrain.way(world.pos)[:-1]
+            if step := self._unbar(way, targets, depth):
                 return step
-            if world.carrying and (world.carrying in wanted or not self._keeps(targets)):
+            if world.carrying and (world.carrying in wanted or not self._keeps(way)):
                 return self.empty_hand("I need a free hand.", targets)
             return self.approach(targets, "pickup", thought, depth)
         boxes = {number for number, thing in enumerate(world.things) if thing.contains and thing.contains in wanted}
@@ -165,14 +165,9 @@ class _Oracle:
             return self.empty_hand("I have to put it down first.", {})
         return self.approach({cell: 0 for cell, _ in self._where(boxes)}, "toggle", "It must be in the box.", depth)
 
-    def _keeps(self, targets: dict[int, int]) -> bool:
-        """Whether what is in hand is still of use on the way to the targets."""
-        world = self.world
-        terrain = Terrain(world, targets)
-        if not terrain.reaches(world.pos):
-            return False
-        opens = any(self._is_locked(cell) for cell in terrain.way(world.pos)[:-1])
-        return opens or (self.style.late_drop and terrain.cost[world.pos] > 1)
+    def _keeps(self, way: list[int]) -> bool:
+        """Whether what is in hand is still of use on the way."""
+        return any(self._is_locked(cell) for cell in way) or (self.style.late_drop and len(way) > 2)
 
     def _is_locked(self, cell: int) -> bool:
         look = self.world.cells[cell]
@@ -196,31 +191,33 @@ class _Oracle:
         if step := self._unbar(way if verb == "toggle" else way[:-1], targets, depth):
             return step
         if world.front == way[0] and way[0] in targets:
-            return self.finish(way[0], verb, thought)
-        return self.walk(terrain, way, verb, thought)
+            return finish(world, way[0], verb, thought)
+        return walk(world, terrain, way, verb, thought)
 
-    def unbar(self, targets: dict[int, int], depth: int) -> Step | None:
-        """The next step towards making the way to the targets free, or None when it is (or when there is none)."""
-        terrain = Terrain(self.world, targets)
-        if not terrain.reaches(self.world.pos):
-            return None
-        return self._unbar(terrain.way(self.world.pos)[:-1], targets, depth)
+    def _unbar(self, way: list[int], targets: dict[int, int], depth: int, *, unlock: bool = False) -> Step | None:
+        """The next step towards freeing a way of what bars it, or None when it is free.
 
-    def _unbar(self, way: list[int], targets: dict[int, int], depth: int) -> Step | None:
+        Args:
+            way: cells to be walked.
+            targets: cells whose objects are no obstacles.
+            depth: how many wants this one serves.
+            unlock: whether a door whose key is in hand has to be opened, too, and not left to the walk.
+        """
         if depth > _DEPTH:
             raise _Tangled
         opens: int | None = None
         for cell in way:
             look = self.world.cells[cell]
-            if self._is_locked(cell) and can_unlock(self.world, look):
+            locked = self._is_locked(cell)
+            if locked and can_unlock(self.world, look):
                 opens = opens if opens is not None else cell
-            elif self._is_locked(cell) or (codes.is_movable(look) and cell not in targets):
+            elif locked or (codes.is_movable(look) and cell not in targets):
                 if opens is not None:
-                    return self.approach({opens: 0}, "toggle", "I have the key of that door.", depth + 1)
-                if self._is_locked(cell):
-                    return self.fetch_key(codes.color_of(look), depth)
-                return self.clear(cell, targets, depth)
-        return None
+                    break
+                return self.fetch_key(codes.color_of(look), depth) if locked else self.clear(cell, targets, depth)
+        else:
+            opens = opens if unlock else None
+        return None if opens is None else self.approach({opens: 0}, "toggle", "I have the key of that door.", depth + 1)
 
     def fetch_key(self, color: str, depth: int) -> Step | None:
         look = codes.code("key", color)
@@ -240,14 +237,14 @@ class _Oracle:
         world = self.world
         terrain = Terrain(world, targets)
         cost = terrain.cost.get(world.pos, FAR)
-        kept = {*targets, *(terrain.way(world.pos) if terrain.reaches(world.pos) else ())}
+        kept = {*targets, *self.reserved, *(terrain.way(world.pos) if terrain.reaches(world.pos) else ())}
         poses = [(first, pos, pos + world.ahead(facing)) for first, pos, facing in self._poses()]
-        taken = {*targets, *self.reserved}
-        poses = [pose for pose in poses if world.cells[pose[2]] == codes.EMPTY and pose[2] not in taken]
+        poses = [pose for pose in poses if world.cells[pose[2]] == codes.EMPTY and pose[2] not in targets]
         for first, _, cell in poses:
             if cell not in kept and cell != world.pos and is_spare(world, cell):
                 return _lay_down(first, thought)
-        for first, pos, cell in poses:
+        # In a tight place anything goes that leaves a way; what is reserved comes last.
+        for first, pos, cell in sorted(poses, key=lambda pose: pose[2] in self.reserved):
             if not targets or Terrain(world, targets, closed=(cell,)).cost.get(pos, FAR) < cost + BLOCKED // 2:
                 return _lay_down(first, thought)
         return None
@@ -267,108 +264,7 @@ class _Oracle:
                     queue.append((action if first < 0 else first, pose[0], pose[1]))
         return queue
 
-    # How to walk
-
-    def finish(self, cell: int, verb: str, thought: str) -> Step | None:
-        """The last step, with the target straight ahead."""
-        if verb in ("drop", "toggle"):
-            return Step(verb, thought)
-        for action, macro in table(self.world).possible.items():
-            if macro.target and action.startswith(verb) and self._cell(macro.target) == cell:
-                return Step(action, thought)
-        return None
-
-    def walk(self, terrain: Terrain, way: list[int], verb: str, thought: str) -> Step:
-        """The best macro towards the end of a way that nothing blocks."""
-        world = self.world
-        named = self._named()
-        for option in named:
-            if option.cell in terrain.targets and option.verb in _ENDS[verb] and self._ends(option, terrain):
-                return Step(option.action, thought)
-        doors = [option for option in named if option.cell in way and option.verb.endswith("through")]
-        for option in sorted(doors, key=lambda option: -way.index(option.cell)):
-            if self._gain(option, terrain) > 0:
-                return Step(option.action, "The way leads through that door.")
-        stones = [option for option in named if option.verb == "go to" and self._promise(option, terrain) >= _DETOUR]
-        for option in sorted(stones, key=lambda option: -self._promise(option, terrain)):
-            if self._gain(option, terrain) >= _DETOUR:
-                return Step(option.action, "That brings me nearer.")
-        turn = (terrain.steps.index(way[0] - world.pos) - world.facing) % 4
-        if turn:
-            return Step("turn left" if turn == 3 else "turn right", "It is not ahead of me, I look around.")
-        if codes.is_walkable(world.cells[way[0]]):
-            return Step("move forward", "The way is free.")
-        return Step("toggle", "The way leads through that door.")
-
-    def _named(self) -> list[_Option]:
-        """Macros that name an object which the compact view shows, under the number it shows."""
-        return [
-            _Option(
-                action, action[: -len(f" {macro.target.name} {macro.target.rank}")], macro, self._cell(macro.target)
-            )
-            for action, macro in table(self.world).possible.items()
-            if macro.target
-            and action.endswith(f" {macro.target.name} {macro.target.rank}")
-            and self._shown(macro.target)
-        ]
-
-    def _shown(self, thing: Seen) -> bool:
-        return thing in read(picture(self.world)).things[:SHOWN]
-
-    def _cell(self, thing: Seen) -> int:
-        """Where on the map something in view is."""
-        world = self.world
-        return world.pos + thing.front * world.ahead(world.facing) + thing.right * world.ahead((world.facing + 1) % 4)
-
-    def _ends(self, option: _Option, terrain: Terrain) -> bool:
-        """Whether a macro does what is wanted with a target, or at least comes nearer to it."""
-        trial = self.world.copy()
-        perform(trial, option.action)
-        if trial.over:
-            return trial.success
-        if option.verb == "pickup":
-            return trial.carrying != self.world.carrying
-        if option.verb == "go to":
-            return terrain.rest(trial.pos, trial.facing) < terrain.rest(self.world.pos, self.world.facing)
-        return trial.cells[option.cell] != self.world.cells[option.cell]
-
-    def _gain(self, option: _Option, terrain: Terrain) -> int:
-        """How much nearer a macro really comes."""
-        trial = self.world.copy()
-        perform(trial, option.action)
-        if trial.over and not trial.success:
-            return 0
-        return terrain.rest(self.world.pos, self.world.facing) - terrain.rest(trial.pos, trial.facing)
-
-    def _promise(self, option: _Option, terrain: Terrain) -> int:
-        """How much nearer a macro would come if nothing stopped it."""
-        pos, facing = self.world.pos, self.world.facing
-        for step in option.macro.path:
-            if step == FORWARD:
-                pos += self.world.ahead(facing)
-            else:
-                facing = (facing + (1 if step == RIGHT else 3)) % 4
-        return terrain.rest(self.world.pos, self.world.facing) - terrain.rest(pos, facing)
-
 
 def _lay_down(first: int, thought: str) -> Step:
     """Drop, or the first step to the place for it."""
     return Step(_PRIMITIVES.get(first, "drop"), thought)
-
-
-class _Option(NamedTuple):
-    action: str
-    verb: str
-    macro: Macro
-    cell: int
-    """Of the object that it names."""
-
-
-_PRIMITIVES = {LEFT: "turn left", RIGHT: "turn right", FORWARD: "move forward"}
-_ENDS = {
-    "go to": ("go to",),
-    "pickup": ("pickup",),
-    "toggle": ("toggle and go through", "go to"),
-    "drop": (),
-}
-"""Macros that do what an `approach` is for, or walk up to its target."""
