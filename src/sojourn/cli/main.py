@@ -56,6 +56,8 @@ app.command("envs")(envs.envs)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
+COMMANDS = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; nothing that a user got wrong becomes a traceback."""
@@ -68,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (Exception, KeyboardInterrupt) as error:
-        return report(error, arguments)
+        return report(
+            error, f"sojourn {arguments[0]} --help" if arguments and arguments[0] in COMMANDS else "sojourn --help"
+        )
     return int(code or 0)
 
 

@@ -24,12 +24,11 @@ def list_models() -> None:
     """Show the models that --model takes by name."""
     with needs("train"):
         from sojourn.engines import models
-    for name in models.EMBEDDED:
-        print(f"{name:<18} shipped   {models.resolve(name).path}")
-    try:
-        print(f"{'smollm2':<18} added     {models.resolve('smollm2').path}")
-    except UsageError:
-        print(f"{'smollm2':<18} not yet   SmolLM2-135M-Instruct; sojourn models add smollm2")
+    for name, state in [*((name, "shipped") for name in models.EMBEDDED), ("smollm2", "added")]:
+        try:
+            print(f"{name:<18} {state:<8} {models.resolve(name).path}")
+        except UsageError as missing:
+            print(f"{name:<18} {'absent':<8} {missing}")
     print("Besides these: the directory of a run or of a model, or a Hugging Face id.")
 
 
