@@ -27,10 +27,12 @@ async def test_a_whole_run(model, tmp_path):
         summary = await Trainer(settings, envs, run_dir=run, resume=False, observer=observer).run()
     assert observer.steps == [(1, 3), (2, 3), (3, 3)]
     assert observer.evals == [0, 2, 3]
-    assert observer.notes == [
+    switches = [note for note in observer.notes if "stage" in note]
+    assert switches == [
         "step 1: horizon of textcraft: 1 turns (stage 1)",
         "step 3: horizon of textcraft: 1 to 2 turns (stage 2)",
     ]
+    assert "median solution of depth4" in " ".join(observer.notes), "the curriculum says what it puts out of reach"
     assert parse_config(yaml.safe_load((run / "config.yaml").read_text())) == settings
     lines = list(read_metrics(run / "metrics.jsonl"))
     assert [line["step"] for line in lines] == [0, 1, 2, 3]

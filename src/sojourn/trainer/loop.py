@@ -21,6 +21,7 @@ from sojourn.rollout.horizon import HorizonState, HorizonStatistics
 from sojourn.trainer.build import build, sources
 from sojourn.trainer.checkpoint import Checkpoint, Progress, RunState, config_hash
 from sojourn.trainer.config import TrainConfig
+from sojourn.trainer.medians import solution_medians
 from sojourn.trainer.queue import CollectionQueue
 from sojourn.trainer.run_dir import RunDir
 from sojourn.trainer.statistics import rollout_metrics
@@ -130,7 +131,10 @@ class Trainer:
         if self.run_dir.checkpoint:
             self._restore(self.run_dir.checkpoint)
             await self.sync_weights()
-        elif self.eval_tasks:
+            return
+        statistics = HorizonStatistics(solution_medians=await solution_medians(self.envs, self.config.envs))
+        self.progress = self.planned = self.progress.model_copy(update={"statistics": statistics})
+        if self.eval_tasks:
             await self._evaluate()
             self.run_dir.metrics.write(0, self.metrics)
 
@@ -173,7 +177,9 @@ class Trainer:
             "time/rollout": collection.seconds,
             "time/update": time.monotonic() - began,
         }
-        self.progress = plan.after.model_copy(update={"statistics": HorizonStatistics.of(groups)})
+        medians = self.progress.statistics.solution_medians
+        statistics = HorizonStatistics.of(groups, solution_medians=medians)
+        self.progress = plan.after.model_copy(update={"statistics": statistics})
 
     async def sync_weights(self) -> None:
         """Hand the weights to the engine, under the number of steps that made them."""
