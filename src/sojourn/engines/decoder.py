@@ -193,7 +193,7 @@ class Decoder:
             return
         plan = plan_of(pieces, self.device)
         drawing = [i for i, p in enumerate(plan.pieces) if p.seq.length + p.count == len(p.seq.ids)]
-        last = plan.last if len(drawing) == len(pieces) else plan.last[torch.tensor(drawing, device=self.device)]
+        last = plan.last[torch.tensor(drawing, dtype=torch.long, device=self.device)]
         logits = self._forward(plan, last)
         for piece in plan.pieces:
             piece.seq.length += piece.count

@@ -26,6 +26,7 @@ BLOCK = 8
 """Tokens in one step of the prefix index."""
 _FIRST_CLASS = 64
 _BUFFER_BYTES = 64 << 20
+_BUFFER_TOKENS = 4096
 _CANDIDATES = 32
 
 
@@ -67,7 +68,7 @@ class Seq:
 class Slab:
     """One buffer as slots of one length class: `kv` is [layers, 2, slots, heads, tokens, head_dim]."""
 
-    __slots__ = ("buffer", "free", "kv", "number", "shape", "slots", "tokens")
+    __slots__ = ("buffer", "free", "kv", "number", "resting", "shape", "slots", "tokens")
 
     def __init__(self, number: int, shape: KVShape, tokens: int, buffer: Tensor) -> None:
         self.number = number
@@ -76,6 +77,7 @@ class Slab:
         self.buffer = buffer
         self.slots = buffer.nbytes // (tokens * shape.token_bytes)
         self.free = list(range(self.slots))  # a heap: the lowest first keeps the slots in use close together
+        self.resting = 0
         flat = buffer[: self.slots * tokens * shape.token_bytes].view(shape.dtype)
         self.kv = flat.view(shape.layers, 2, self.slots, shape.heads, tokens, shape.head_dim)
 
@@ -123,7 +125,8 @@ class KVStore:
         self.limit_bytes = limit_bytes
         self.reuse = reuse
         self.evictions = 0
-        self._buffer_bytes = min(_BUFFER_BYTES, limit_bytes // 4)
+        # Large enough that attention runs over many slots at once, small enough that every length class finds one.
+        self._buffer_bytes = min(max(_BUFFER_BYTES, _BUFFER_TOKENS * shape.token_bytes), limit_bytes // 8)
         self._spare: list[Tensor] = []
         self._held_bytes = 0
         self._classes: dict[int, _LengthClass] = {}
@@ -253,10 +256,14 @@ class KVStore:
         if place := kind.take():
             return place
         # Few parked slots among the running ones keep the ranges that attention reads dense.
-        if len(kind.parked) > kind.slots // 4 or not self._add_slab(kind, tokens, force=False):
+        if len(kind.parked) > kind.slots // 4:
+            self._demote(next(iter(kind.parked)))
+            if place := kind.take():  # none when the slab became empty, and so no slab of this class
+                return place
+        if not self._add_slab(kind, tokens, force=False):
             if kind.parked:
                 self._demote(next(iter(kind.parked)))
-            elif force:
+            if force and not any(slab.free for slab in kind.slabs):
                 self._add_slab(kind, tokens, force=True)
         return kind.take()
 
@@ -266,7 +273,7 @@ class KVStore:
             buffer = self._spare.pop()
         else:
             size = max(self._buffer_bytes, slot)
-            if not (self._make_room(size) or force):
+            if not (self._make_room(size, slabs=True) or force):
                 return False
             buffer = self._zeros(size)
             self._held_bytes += size
@@ -282,15 +289,31 @@ class KVStore:
         else:
             self._held_bytes -= slab.buffer.nbytes
 
-    def _make_room(self, more: int) -> bool:
-        """Get `more` bytes under the bound: spare buffers go first, then cold sequences; False if too little."""
+    def _make_room(self, more: int, *, slabs: bool = False) -> bool:
+        """Get `more` bytes under the bound; False if it cannot be done.
+
+        Spare buffers go first, then with `slabs` the slabs in which nothing runs, then what is cold.
+        """
         if self.nbytes + more > self.limit_bytes:
             self._release_spare()
+        if slabs and self._held_bytes + more > self.limit_bytes:
+            self._evict_slabs(self._held_bytes + more - self.limit_bytes)
         if self._held_bytes + more > self.limit_bytes:
             return False
         while self.nbytes + more > self.limit_bytes:
             self._evict(next(iter(self._cold)))
         return True
+
+    def _evict_slabs(self, wanted: int) -> None:
+        """Give back slabs in which nothing runs, the oldest first, until `wanted` bytes are free."""
+        idle = [s for k in self._classes.values() for s in k.slabs if len(s.free) + s.resting == s.slots]
+        for slab in sorted(idle, key=lambda s: s.number):
+            if wanted <= 0:
+                return
+            for seq in [seq for seq in self._classes[slab.tokens].parked if seq.slab is slab]:
+                self._evict(seq)
+            self._release_spare()
+            wanted -= slab.buffer.nbytes
 
     def _release_spare(self) -> None:
         self._held_bytes -= sum(buffer.nbytes for buffer in self._spare)
@@ -323,6 +346,7 @@ class KVStore:
         """Enter a sequence as the most recently used of those at rest."""
         if seq.slab is not None:
             self._classes[seq.slab.tokens].parked[seq] = None
+            seq.slab.resting += 1
         else:
             self._cold[seq] = None
             self._cold_bytes += seq.length * self.shape.token_bytes
@@ -330,6 +354,7 @@ class KVStore:
     def _unrest(self, seq: Seq) -> None:
         if seq.slab is not None:
             del self._classes[seq.slab.tokens].parked[seq]
+            seq.slab.resting -= 1
         else:
             del self._cold[seq]
             self._cold_bytes -= seq.length * self.shape.token_bytes

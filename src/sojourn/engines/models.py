@@ -56,7 +56,7 @@ def resolve(name: str) -> ModelSource:
             raise UsageError("the model 'smollm2' is not on this machine yet: run `sojourn models add smollm2`")
         return ModelSource(name, str(path))
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         if not (path / "config.json").is_file():
             raise UsageError(f"no model in {name}: it has no config.json")
         return ModelSource(name, str(path))
