@@ -70,7 +70,9 @@ def test_no_package_of_leftovers() -> None:
     assert not names & {"utils", "util", "common", "helpers", "misc"}
 
 
-@pytest.mark.parametrize("program", ["sojourn.cli.main", "sojourn.serving.app", "sojourn.client.pool", "sojourn.rollout.group"])
+@pytest.mark.parametrize(
+    "program", ["sojourn.cli.main", "sojourn.serving.app", "sojourn.client.pool", "sojourn.rollout.group"]
+)
 def test_starts_without_torch(program: str) -> None:
     code = f"import sys, {program}; print(*(m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules))"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
