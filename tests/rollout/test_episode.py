@@ -142,6 +142,17 @@ async def test_a_completion_cut_by_its_length_gets_no_trained_end(make):
     assert t.turns[0].action == "up"
 
 
+async def test_a_turn_ended_by_another_stop_token_is_closed_all_the_same(make):
+    tokenizer = byte_tokenizer()
+    tokenizer.eos_token = "<|endoftext|>"
+    renderer = Renderer(tokenizer)
+    ids = [*renderer.complete("Action: up")[:-1], tokenizer.eos_token_id]
+    t = await play(make(lambda request: Completion(ids, [-0.1] * len(ids), "stop", 0), renderer=renderer), horizon=2)
+    assert [turn.action for turn in t.turns] == ["up", "up"]
+    assert t.segments[1].ids == ids
+    assert (t.segments[2].ids[0], t.segments[2].mask[0]) == (renderer.end_id, 0)
+
+
 async def test_the_worlds_cap_and_the_horizon_are_told_apart(make):
     assert (await play(make(turns(UP, "Action: leave")))).stop is StopReason.ENV_TRUNCATED
     t = await play(make(turns("Action: say hi")), horizon=4)

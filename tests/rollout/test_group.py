@@ -144,12 +144,20 @@ async def test_a_fork_that_fails_is_tried_again(make, stairs, monkeypatch):
 @pytest.mark.parametrize("concurrency", [1, 3, 5])
 @pytest.mark.parametrize("fork_turn", [None, 1])
 async def test_no_more_episodes_play_than_allowed(make, stairs, concurrency, fork_turn):
-    player = make(turns(UP), latency_s=[0.001] * 4)
+    worlds = []
+
+    def script(request):
+        worlds.append(make.client.open_sessions)
+        return UP
+
+    player = make(script, latency_s=[0.001] * 4)
     plans = [plan(n, size=3, fork_turn=fork_turn) for n in range(3)]
     found = [g async for g in collect(player, plans, concurrency=concurrency)]
     assert sum(len(g.trajectories) for g in found) == 9
     # a forking group plays as a whole, even where it is larger than what is allowed
-    assert make.engine.most_playing <= (concurrency if fork_turn is None else max(3, concurrency))
+    most = concurrency if fork_turn is None else max(3, concurrency)
+    assert make.engine.most_playing <= most
+    assert max(worlds) <= most
     await stairs.empty()
 
 
