@@ -47,10 +47,10 @@ def demonstrations(
 @app.command()
 def train(
     out: Annotated[Path, typer.Option(help="Where `demonstrations` wrote; checkpoints go there too.")],
-    tokens: Annotated[int, typer.Option(help="Length of training; 9,000 a second or so on one core.")] = 36_000_000,
+    tokens: Annotated[int, typer.Option(help="Length of training; 9,000 a second or so on one core.")] = 26_000_000,
     drill_tokens: Annotated[int, typer.Option(help="Of these, the first go to the look-up drill.")] = 400_000,
     save_at: Annotated[str, typer.Option(help="Tokens after which to keep a checkpoint, e.g. 800000,2000000.")] = "",
-    textcraft_share: Annotated[float, typer.Option(help="Share of rows from TextCraft.")] = 0.6,
+    textcraft_share: Annotated[float, typer.Option(help="Share of rows from TextCraft.")] = 0.5,
     seed: int = 0,
 ) -> None:
     """Fine-tune a fresh model on the rows and save the moving average of its weights."""

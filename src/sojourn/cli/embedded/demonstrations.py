@@ -17,6 +17,8 @@ from sojourn.cli.embedded.vocabulary import pieces
 from sojourn.client.session import EnvClient
 from sojourn.engines.tiny import build_tokenizer
 from sojourn.envs import registry
+from sojourn.envs.base import digest
+from sojourn.protocol.errors import UsageError
 from sojourn.rollout.agent import ReAct
 from sojourn.rollout.demonstration import demonstrate
 from sojourn.rollout.renderer import Renderer
@@ -65,8 +67,11 @@ class Rows(NamedTuple):
 
     @classmethod
     def load(cls, paths: Sequence[Path]) -> Rows:
-        """All rows of some files, in order."""
+        """All rows of some files, in order; raises `UsageError` when they were written with another vocabulary."""
         parts = [np.load(path) for path in paths]
+        for path, part in zip(paths, parts, strict=True):
+            if str(part["vocabulary"]) != digest(pieces()):
+                raise UsageError(f"{path} was written with another vocabulary: make the demonstrations again")
         offsets = np.cumsum([0, *(len(part["ids"]) for part in parts)])
         starts = [part["starts"][:-1] + offset for part, offset in zip(parts, offsets, strict=False)]
         return cls(
@@ -92,6 +97,7 @@ def play(job: Job) -> str:
     rows = asyncio.run(_rows(job))
     np.savez(
         job.path,
+        vocabulary=digest(pieces()),
         ids=np.concatenate([row.ids for row in rows]),
         mask=np.concatenate([row.mask for row in rows]),
         starts=np.cumsum([0, *(len(row.ids) for row in rows)]),
