@@ -320,13 +320,14 @@ class Sick:
         return session
 
 
+FAILURES = [TransportError("reset by peer"), Gone("lease expired"), TooMany("full", retry_after=0.001)]
+
+
 @pytest.mark.parametrize(
-    "failure", [TransportError("reset by peer"), Gone("lease expired"), TooMany("full", retry_after=0.001), "hang"]
+    ("where", "failure"),
+    [*(("create", error) for error in FAILURES), *(("step", error) for error in [*FAILURES, "hang"])],
 )
-@pytest.mark.parametrize("where", ["create", "step"])
 async def test_infrastructure_that_fails_is_tried_again_on_a_fresh_session(make, client, stairs, failure, where):
-    if (failure, where) == ("hang", "create"):
-        pytest.skip("covered by the step")
     sick = Sick(client, **{where: [failure]})
     t = await play(make(turns(UP), envs=sick, limits={"step_deadline_s": 0.2 if failure == "hang" else 60}))
     assert (t.success, t.attempt) == (True, 1)
