@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+constraints=$(realpath constraints.txt)
 scratch=$(mktemp -d)
 server=
 finish() {
@@ -14,13 +15,14 @@ trap finish EXIT
 .venv/bin/python -m build --wheel --no-isolation --outdir "$scratch/dist" . >/dev/null
 wheel=$(echo "$scratch"/dist/sojourn-*.whl)
 .venv/bin/python -m venv "$scratch/venv"
-pip=("$scratch/venv/bin/python" -m pip --disable-pip-version-check install --quiet -c constraints.txt)
-constraints=$(realpath constraints.txt)
-
-# The base install serves and plays without torch, away from the checkout.
-"${pip[@]}" "$wheel"
+export PATH="$scratch/venv/bin:$PATH" PYTHONNOUSERSITE=1
+install() {
+  python -m pip --disable-pip-version-check install --quiet -c "$constraints" "$@"
+}
+# Away from the checkout, so that nothing is imported from there.
 cd "$scratch"
-export PATH="$scratch/venv/bin:$PATH"
+
+install "$wheel"
 if python -c 'import torch' 2>/dev/null; then
   echo "the base install pulled torch" >&2
   exit 1
@@ -29,16 +31,35 @@ sojourn --version
 sojourn --help >/dev/null
 sojourn serve textcraft babyai --port 0 --ready-file ready &
 server=$!
-for _ in $(seq 150); do
+for _ in $(seq 300); do
   [ -s ready ] && break
   kill -0 "$server"
-  sleep 0.2
+  sleep 0.1
 done
 url=$(cat ready)
-sojourn rollout --oracle --env textcraft --env-url "$url" --episodes 1 --out played
 
-# With the train extra the shipped model plays, and an evaluation says how well.
-pip[-1]=$constraints
-"${pip[@]}" "$(grep '^torch==' "$constraints")"
-"${pip[@]}" "$wheel[train]"
-sojourn eval --model sojourn-tiny --env babyai --env-url "$url" --episodes 1 --json
+echo "playing an episode of the oracle, without torch"
+python - "$url" <<'PY'
+import asyncio
+import sys
+
+from sojourn.client.session import EnvClient
+
+
+async def play(url: str) -> None:
+    async with EnvClient(url) as client:
+        task = (await client.tasks("textcraft", "test", limit=1)).tasks[0].task
+        async with await client.create("textcraft", task) as session:
+            for action in (await session.solution()).actions:
+                result = await session.step(action)
+            assert result.info["success"], result
+            print(f"{task}: {result.observation}")
+
+
+asyncio.run(play(sys.argv[1]))
+PY
+
+echo "evaluating an episode of the shipped model"
+install "$(grep '^torch==' "$constraints")"
+install "$wheel[train]"
+sojourn eval --model sojourn-tiny --env babyai --family UnlockLocal --env-url "$url" --episodes 1
