@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_TASK = re.compile(r"(?P<env>[a-z][a-z0-9]*)(?::(?P<name>\S+)|_(?P<index>[0-9]+))")
+_TASK = re.compile(r"(?P<env>[a-z][a-z0-9]{0,63})(?::(?P<name>\S{1,512})|_(?P<index>[0-9]{1,18}))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TaskRef:
     @property
     def index(self) -> int | None:
         """The index, when the task is addressed by one."""
-        return int(self.key) if self.key.isascii() and self.key.isdigit() else None
+        return int(self.key) if self.key.isascii() and self.key.isdigit() and len(self.key) <= 18 else None
 
     def __str__(self) -> str:
         return f"{self.env}_{self.key}" if self.index is not None else f"{self.env}:{self.key}"
