@@ -104,6 +104,7 @@ async def test_what_the_servers_do_not_have(model, tmp_path, sections, message):
         trainer = Trainer(config(model, **sections), envs, run_dir=tmp_path / "run", resume=False, observer=Notes())
         with pytest.raises(UsageError, match=message):
             await trainer.run()
+    assert not (tmp_path / "run").exists(), "nothing stands in the way of the next attempt"
 
 
 async def test_an_unknown_model_leaves_no_directory(tmp_path):
@@ -116,8 +117,9 @@ async def test_an_unknown_model_leaves_no_directory(tmp_path):
 async def test_a_directory_that_cannot_be_made(model, tmp_path):
     (tmp_path / "file").write_text("")
     async with serving() as envs:
+        trainer = Trainer(config(model), envs, run_dir=tmp_path / "file" / "run", resume=False, observer=Notes())
         with pytest.raises(UsageError, match="cannot write the run directory"):
-            Trainer(config(model), envs, run_dir=tmp_path / "file" / "run", resume=False, observer=Notes())
+            await trainer.run()
 
 
 async def test_when_every_episode_is_lost(model, tmp_path, monkeypatch):

@@ -94,8 +94,8 @@ class Trainer:
         self.config = config
         self.envs = envs
         self.observer = observer
-        self.parts = build(config, envs)
         self.run_dir = RunDir(run_dir, config, resume=resume, on_note=observer.on_note)
+        self.parts = build(config, envs)
         self.progress = Progress(horizon=HorizonState(envs=tuple(dict.fromkeys(entry.name for entry in config.envs))))
         self.planned = self.progress
         self.queue = CollectionQueue[Collection](lambda: self.parts.engine.policy_version, config.trainer.max_staleness)
@@ -127,6 +127,7 @@ class Trainer:
         """Get ready: tasks and engine; then the checkpoint, or an evaluation of where the run begins."""
         self.sources = await sources(self.config, self.envs)
         self.eval_tasks = await self._eval_tasks() if self.config.trainer.eval_every else []
+        self.run_dir.open()
         await self.parts.engine.start()
         if self.run_dir.checkpoint:
             self._restore(self.run_dir.checkpoint)

@@ -28,41 +28,56 @@ from sojourn.trainer.metrics import MetricsWriter
 
 
 class RunDir:
-    """Opens a run directory and writes what a run leaves behind.
+    """Looks a run directory over, then (`open`) writes what a run leaves behind. Nothing is written before that.
 
     Args:
-        path: made when it is not there.
+        path: made by `open` when it is not there.
         config: of the run.
         resume: continue the run that is there, from its last checkpoint (from the beginning, if it has none yet).
         on_note: told of what a person should know.
 
     Raises:
-        UsageError: it holds a run already; or (resuming) none, one of another config, or a corrupted checkpoint; or it
-            cannot be written.
+        UsageError: it holds a run already; or (resuming) none, one of another config, or a corrupted checkpoint.
     """
 
     def __init__(self, path: Path, config: TrainConfig, *, resume: bool, on_note: Callable[[str], None]) -> None:
         self.path = path
         self.checkpoints = CheckpointStore(path / "checkpoints", keep=config.trainer.keep_checkpoints)
+        self.recorder: Recorder | None = None
+        self._metrics: MetricsWriter | None = None
         self.checkpoint: Checkpoint | None = None
         if resume:
             self.checkpoint = self._resume(config, on_note)
         else:
             self._refuse_occupied()
-        step = self.checkpoint.state.progress.step if self.checkpoint else 0
+        self._config = config
+
+    def open(self) -> None:
+        """Make the directory and its files; drop what the checkpoint has not seen.
+
+        Raises:
+            UsageError: it cannot be written, or its metrics were edited.
+        """
+        config, step = self._config, self.checkpoint.state.progress.step if self.checkpoint else 0
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             self._write("config.yaml", yaml.safe_dump(config.dump(), sort_keys=False))
-            self.metrics = MetricsWriter(
-                path,
+            self._metrics = MetricsWriter(
+                self.path,
                 offset=self.checkpoint.state.metrics_offset if self.checkpoint else 0,
                 tensorboard=config.logging.tensorboard,
                 purge_step=step + 1,
             )
         except OSError as error:
-            raise UsageError(f"cannot write the run directory {path}: {error.strerror or error}") from error
-        self.recorder = Recorder(path / "trajectories") if config.logging.trajectories else None
+            raise UsageError(f"cannot write the run directory {self.path}: {error.strerror or error}") from error
+        self.recorder = Recorder(self.path / "trajectories") if config.logging.trajectories else None
         self._discard_after(step if self.checkpoint else -1)
+
+    @property
+    def metrics(self) -> MetricsWriter:
+        """The metrics, once the directory is open."""
+        assert self._metrics is not None, "the run directory is not open"
+        return self._metrics
 
     def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
         """Keep the episodes of a step, if they are to be kept."""
@@ -82,7 +97,8 @@ class RunDir:
         }
 
     def close(self) -> None:
-        self.metrics.close()
+        if self._metrics:
+            self._metrics.close()
 
     def _refuse_occupied(self) -> None:
         if (self.path / "config.yaml").exists():
