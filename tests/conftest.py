@@ -19,13 +19,21 @@ Served = Callable[..., AbstractAsyncContextManager[EnvClient]]
 
 @asynccontextmanager
 async def serve_in_process(
-    services: Sequence[EnvService], *, config: ServingConfig | None = None, token: str | None = None, **options: Any
+    services: Sequence[EnvService],
+    *,
+    config: ServingConfig | None = None,
+    token: str | None = None,
+    wrap: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] = lambda transport: transport,
+    **options: Any,
 ) -> AsyncIterator[EnvClient]:
-    """A client of an app that runs in this very process: client and server as in production, without a socket."""
+    """A client of an app that runs in this very process: client and server as in production, without a socket.
+
+    `wrap` may put another transport around the one that leads to the app (to lose replies, for one).
+    """
     app = create_app(services, config, **options)
     async with (
         app.router.lifespan_context(app),
-        EnvClient("http://test", token=token, transport=httpx.ASGITransport(app)) as client,
+        EnvClient("http://test", token=token, transport=wrap(httpx.ASGITransport(app))) as client,
     ):
         yield client
 

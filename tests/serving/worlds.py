@@ -73,7 +73,9 @@ class CounterWorld(Env):
             case ["sleep", seconds]:
                 await asyncio.sleep(float(seconds))
             case ["block", seconds]:
+                self.service.blocked += 1
                 time.sleep(float(seconds))  # noqa: ASYNC251 - what a threaded world does
+                self.service.blocked -= 1
             case ["raise"]:
                 self.count = -99
                 raise KeyError("broken world")
@@ -121,6 +123,7 @@ class CounterWorld(Env):
 
     async def close(self) -> None:
         self.service.open_worlds -= 1
+        self.service.world_closed.set()
 
     def _observe(self) -> Observation:
         text = f"{self.count}" if self.view == "compact" else f"The counter shows {self.count}."
@@ -139,6 +142,8 @@ class CounterService(EnvService):
         assert isinstance(self.config, CounterConfig)
         self.settings = self.config
         self.open_worlds = 0
+        self.world_closed = asyncio.Event()
+        self.blocked = 0
         self.acted = 0
         self.opened = 0
         self.closed = 0

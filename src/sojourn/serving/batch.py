@@ -52,7 +52,8 @@ class StepBatch:
         until = time.perf_counter() + _SLICE_S
         while self._queue:
             index, item = self._queue.popleft()
-            self._lines.append(await self._answer(index, item))
+            line = await self._answer(index, item)
+            self._lines.append(line)
             self._ready.set()
             if time.perf_counter() > until:
                 return

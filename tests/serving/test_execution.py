@@ -1,0 +1,130 @@
+"""Where environments run: deadlines, threads, and failures that stay theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from sojourn.protocol.env import EnvSpec
+from sojourn.protocol.errors import DeadlineExceeded, EnvironmentFailed, TooMany
+from sojourn.serving.config import ServingConfig
+from sojourn.serving.execution import Executor
+from tests.serving.conftest import threaded
+
+
+async def test_a_missed_deadline_is_504_and_closes_the_session(api, counter):
+    async with api([counter], ServingConfig(deadline_s=0.05)) as http:
+        session, other = (await http.opened())["id"], (await http.opened())["id"]
+        reply = await http.act(session, 0, "sleep 5")
+        assert reply.status_code == 504
+        assert reply.json()["type"] == "urn:sojourn:problem:deadline-exceeded"
+        assert (await http.act(session, 0, "sleep 5")).content == reply.content
+        assert (await http.act(session, 0)).status_code == 410
+        assert (await http.act(other, 0)).status_code == 200
+        await asyncio.sleep(0)
+        assert counter.open_worlds == 1
+
+
+async def test_a_thread_that_misses_its_deadline_keeps_its_world_until_it_is_done(api):
+    service = threaded()
+    async with api([service], ServingConfig(deadline_s=0.05)) as http:
+        session = (await http.opened())["id"]
+        assert (await http.act(session, 0, "block 0.3")).status_code == 504
+        assert service.open_worlds == 1
+        await http.opened()
+        service.world_closed.clear()
+        await asyncio.wait_for(service.world_closed.wait(), 5)
+        assert service.open_worlds == 1
+
+
+async def test_no_free_thread_is_429_and_the_session_lives(api):
+    service = threaded()
+    async with api([service], ServingConfig(deadline_s=0.1, threads=1)) as http:
+        busy, waiting = (await http.opened())["id"], (await http.opened())["id"]
+        first = asyncio.create_task(http.act(busy, 0, "block 0.25"))
+        await asyncio.sleep(0.02)
+        assert (await http.act(waiting, 0)).status_code == 429
+        assert (await first).status_code == 504
+        await asyncio.sleep(0.2)
+        assert (await http.act(waiting, 0)).json()["observation"] == "The counter shows 1."
+
+
+async def test_threaded_worlds_leave_the_event_loop_free(api):
+    service = threaded()
+    async with api([service]) as http:
+        session = (await http.opened())["id"]
+        step = asyncio.create_task(http.act(session, 0, "block 0.2"))
+        for _ in range(5):
+            assert (await http.get("/health")).status_code == 200
+        assert not step.done()
+        assert (await step).status_code == 200
+        assert (await http.act(session, 1, "thread")).json()["observation"].startswith("sojourn-env")
+
+
+def spec(execution: str) -> EnvSpec:
+    return EnvSpec(
+        name="x", version="1", snapshot="state", execution=execution, action_help={"full": ""}, default_horizon=1
+    )
+
+
+async def test_threads_are_bounded_and_reused():
+    executor = Executor(5.0, threads=3)
+    seen, most = set(), 0
+    inside, lock = 0, threading.Lock()
+
+    async def work():
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        seen.add(threading.current_thread().name)
+        threading.Event().wait(0.01)
+        with lock:
+            inside -= 1
+
+    await asyncio.gather(*(executor.run(spec("thread"), work()) for _ in range(12)))
+    executor.close()
+    assert most == 3
+    assert len(seen) == 3
+
+
+async def test_a_threaded_world_that_awaits_is_told():
+    executor = Executor(5.0, threads=1)
+
+    async def awaits():
+        await asyncio.sleep(0)
+
+    with pytest.raises(EnvironmentFailed, match="must block"):
+        await executor.run(spec("thread"), awaits())
+    executor.close()
+
+
+@pytest.mark.parametrize("execution", ["inline", "thread"])
+async def test_a_timeout_of_the_environments_own_is_its_failure(execution):
+    executor = Executor(5.0, threads=1)
+
+    async def times_out():
+        raise TimeoutError("the site did not answer")
+
+    with pytest.raises(EnvironmentFailed, match="the site did not answer"):
+        await executor.run(spec(execution), times_out())
+    executor.close()
+
+
+async def test_deadlines_name_the_environment_and_the_limit():
+    executor = Executor(0.01, threads=1)
+    with pytest.raises(DeadlineExceeded, match=r"x took longer than 0.01 s"):
+        await executor.run(spec("inline"), asyncio.sleep(1))
+    gate = threading.Event()
+
+    async def blocks():
+        gate.wait(5)
+
+    with pytest.raises(DeadlineExceeded):
+        await executor.run(spec("thread"), blocks())
+    with pytest.raises(TooMany):
+        await executor.run(spec("thread"), blocks())
+    gate.set()
+    executor.close()
