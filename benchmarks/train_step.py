@@ -288,7 +288,7 @@ def main() -> int:
     print(f"{batch.rows} rows, {tokens} tokens, {batch.tokens} of them said; one thread, fp32, {options.model}")
 
     ours = Ours(options.model, groups, options.token_budget)
-    sizes = [size for size in (8, 16, 32, 64) if batch.rows % size == 0 and size <= batch.rows]
+    sizes = [size for size in ((4, 8, 16) if options.quick else (2, 4, 8, 16, 32, 64)) if batch.rows % size == 0]
     candidates = [Theirs(options.model, batch, 8, size) for size in sizes]
     sweep = {run.micro_batch: min(s.wall_s for s in run.steps(2)) for run in candidates}
     best = min(candidates, key=lambda run: sweep[run.micro_batch])
