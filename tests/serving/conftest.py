@@ -1,8 +1,7 @@
-"""The service under test: in process, and on a real port where a stream or a socket is the point."""
+"""The service under test, by plain HTTP."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,6 @@ from starlette.applications import Starlette
 from sojourn.envs.base import EnvService
 from sojourn.serving.app import create_app
 from sojourn.serving.config import ServingConfig
-from sojourn.serving.worker import bind, run_app, url_of
 from tests.serving.worlds import CounterConfig, CounterService
 
 
@@ -58,42 +56,10 @@ async def plain_api(
         yield client
 
 
-class _Stop:
-    """Stands in for the lifeline: keeps what ends the server."""
-
-    def __init__(self) -> None:
-        self.stop: Callable[[], None] = lambda: None
-
-    def on_end(self, stop: Callable[[], None], grace_s: float) -> None:
-        self.stop = stop
-
-
-@asynccontextmanager
-async def listen(services: Sequence[EnvService], config: ServingConfig | None = None) -> AsyncIterator[str]:
-    """The same app under uvicorn on a loopback port."""
-    app = create_app(services, config)
-    handle, up = _Stop(), asyncio.Event()
-    with bind("127.0.0.1", 0) as sock:
-        url = url_of(sock)
-        server = asyncio.create_task(run_app(app, sock, up.set, 1.0, handle))
-        await asyncio.wait({server, asyncio.create_task(up.wait())}, return_when=asyncio.FIRST_COMPLETED)
-        try:
-            yield url
-        finally:
-            handle.stop()
-            await server
-
-
 @pytest.fixture
 def api() -> Callable[..., Any]:
     """`async with api(services, config, clock) as http:`"""
     return plain_api
-
-
-@pytest.fixture
-def listening() -> Callable[..., Any]:
-    """`async with listening([service]) as url:`"""
-    return listen
 
 
 @pytest.fixture

@@ -79,6 +79,8 @@ class Connection:
             ServiceError: the server's problem document, as the exception it stands for.
         """
         url = (base or self.base_url) + path
+        if self._http.is_closed:
+            raise TransportError(f"{url}: the client is closed")
         sent = dict(headers or {})
         if body is not None:
             content = orjson.dumps(body)
