@@ -9,6 +9,11 @@ from sojourn.algorithms.base import Algorithm
 from sojourn.algorithms.grpo import GRPO
 from sojourn.algorithms.registry import BUILTIN, load, names
 from sojourn.protocol.errors import UsageError
+from sojourn.trainer.config import parse_config
+from sojourn.trainer.learner import Learner
+from sojourn.trainer.policy import OptimConfig, TrainPolicy
+from tests.models import tiny_llama
+from tests.trainer.episodes import groups
 
 
 def test_builtin():
@@ -72,3 +77,21 @@ def test_a_third_party_algorithm_is_one_file_and_one_entry_point():
     assert found(found.Config(name="plain_pg")).config.baseline == 0.5
     with pytest.raises(UsageError, match="'broken' does not lead to an Algorithm"):
         load("broken")
+
+
+@pytest.mark.usefixtures("third_party")
+def test_it_is_configured_and_trained_like_ours():
+    settings = {"envs": [{"name": "textcraft"}], "horizon": {"type": "fixed", "turns": 3}}
+    config = parse_config({**settings, "algorithm": {"name": "plain_pg", "baseline": 0.25}})
+    assert parse_config(config.dump()) == config
+    with pytest.raises(UsageError, match=r"unknown key 'algorithm\.basline', did you mean 'algorithm\.baseline'\?"):
+        parse_config({**settings, "algorithm": {"name": "plain_pg", "basline": 1}})
+    algorithm = load("plain_pg")(config.algorithm)
+    learner = Learner(TrainPolicy(tiny_llama(), OptimConfig(lr=3e-3)), algorithm, {"textcraft": "score"})
+    played = groups([[1.0, 0.0]])
+    before = learner.prepare(played)
+    assert before.advantages.unique().tolist() == [-0.25, 0.75]
+    start = learner.policy.logprobs(before.batch, before.rows, 5000)
+    assert learner.update(0, before)["train/optimizer_steps"] == 1
+    rise = learner.policy.logprobs(before.batch, before.rows, 5000) - start
+    assert rise[before.advantages > 0].mean() > 0.01

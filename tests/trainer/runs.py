@@ -24,11 +24,11 @@ def save_model(directory: Path) -> Path:
     return directory
 
 
-def config(model: Path, **sections: Any) -> TrainConfig:
+def config(directory: Path | str, **sections: Any) -> TrainConfig:
     """Four groups of two episodes of two turns a step; nothing is ever solved, so random rewards must be lent."""
     data: dict[str, Any] = {
         "name": "tiny",
-        "model": {"name": str(model)},
+        "model": {"name": str(directory)},
         "envs": [{"name": "textcraft", "view": "compact"}],
         "rollout": {"group_size": 2, "groups_per_step": 4, "prompt": "none", "deterministic": True},
         "sampling": {"max_tokens": 6},

@@ -162,6 +162,11 @@ def test_one_environment_pays_one_way():
         parse_config({**MINIMAL, "envs": entries})
 
 
+def test_determinism_is_synchronous():
+    with pytest.raises(UsageError, match=r"needs trainer\.max_staleness 0"):
+        parse_config({**MINIMAL, "rollout": {"deterministic": True}, "trainer": {"max_staleness": 1}})
+
+
 def test_changed_keys():
     before = parse_config(MINIMAL).dump()
     after = parse_config(

@@ -18,7 +18,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read
 from sojourn.trainer.metrics import read_metrics
 from tests.trainer.resumable import play, resumable
-from tests.trainer.runs import save_model
+from tests.trainer.runs import config, save_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,3 +123,25 @@ async def test_a_run_without_a_checkpoint_starts_again(tmp_path):
     assert (await play(settings, run, resume=True)).steps == 1
     assert [line["step"] for line in read_metrics(run / "metrics.jsonl")] == [0, 1]
     assert _metrics(run) == _metrics(tmp_path / "other")
+
+
+async def test_adapters_and_the_reference_resume_exactly(tmp_path):
+    """Adapters are saved beside the merged model; the reference is the model that the run began with."""
+    model = save_model(tmp_path / "model")
+    options = {
+        "model": {"lora": {"r": 2}},
+        "algorithm": {"name": "grpo", "preset": "agentgym_rl", "kl_coef": 0.5, "entropy_coef": 0.1},
+    }
+
+    def steps(count: int):
+        return config(model, trainer={"num_steps": count}, **options)
+
+    await play(steps(4), tmp_path / "straight")
+    await play(steps(2), tmp_path / "halved")
+    await play(steps(4), tmp_path / "halved", resume=True)
+    for name in ("trained.safetensors", "model/model.safetensors", "optimizer.safetensors"):
+        ours, theirs = (load_file(tmp_path / run / "checkpoints/step_000004" / name) for run in ("halved", "straight"))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items()), name
+    assert _metrics(tmp_path / "halved") == _metrics(tmp_path / "straight")
+    assert _metrics(tmp_path / "straight")[-1]["policy/ref_kl"] > 0

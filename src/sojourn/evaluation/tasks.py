@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 
@@ -10,6 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from sojourn.client.pool import EnvPool
 from sojourn.client.session import EnvClient
 from sojourn.protocol.errors import UsageError
+
+_QUESTIONS = 16
+"""Requests for the names of tasks in flight."""
 
 
 class EvalTask(BaseModel):
@@ -48,13 +52,16 @@ async def eval_tasks(
     total = (await envs.tasks(env, split, families=families, limit=1)).total
     if not total:
         raise UsageError(f"{env} has no tasks in split {split!r}" + (f" of {', '.join(families)}" if families else ""))
-    chosen: list[EvalTask] = []
-    for number in range(episodes):
+
+    async def task(number: int) -> EvalTask:
         sample, position = divmod(number, total)
         offset = permuted(position, total, key=f"eval/{seed}/{env}")
-        info = (await envs.tasks(env, split, families=families, offset=offset, limit=1)).tasks[0]
-        chosen.append(EvalTask(env=env, task=info.task, family=info.family, view=view, sample=sample))
-    return chosen
+        async with asking:
+            info = (await envs.tasks(env, split, families=families, offset=offset, limit=1)).tasks[0]
+        return EvalTask(env=env, task=info.task, family=info.family, view=view, sample=sample)
+
+    asking = asyncio.Semaphore(_QUESTIONS)
+    return list(await asyncio.gather(*map(task, range(episodes))))
 
 
 def permuted(position: int, total: int, *, key: str) -> int:

@@ -47,10 +47,10 @@ class ModelConfig(Section):
 
     name: str = "sojourn-tiny"
     """A shipped model, a directory, or a Hugging Face id."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the weights in training."""
-    autocast: Literal["bfloat16", "float16"] | None = None
-    """Of matrix products in training."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights in training; small updates vanish in bfloat16."""
+    autocast: Literal["bfloat16"] | None = None
+    """Of matrix products in training, while the weights keep their dtype."""
     lora: LoraConfig | None = None
     device: str = "cpu"
 
@@ -173,6 +173,14 @@ class TrainConfig(Section):
         kinds = {(entry.name, entry.reward) for entry in self.envs}
         if len(kinds) > len({name for name, _ in kinds}):
             raise ValueError("entries of envs that share a name must share their reward")
+        return self
+
+    @model_validator(mode="after")
+    def _deterministic_is_synchronous(self) -> TrainConfig:
+        if self.rollout.deterministic and self.trainer.max_staleness:
+            raise ValueError(
+                "rollout.deterministic needs trainer.max_staleness 0: what runs ahead depends on the clock"
+            )
         return self
 
     def dump(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class TrainPolicy:
         *,
         temperature: float = 1.0,
         lora: LoraConfig | None = None,
-        autocast: Literal["bfloat16", "float16"] | None = None,
+        autocast: Literal["bfloat16"] | None = None,
         reference: bool = False,
     ) -> None:
         _check_head(model)
