@@ -8,7 +8,9 @@ from array import array
 import pytest
 import torch
 
-from sojourn.engines.kv import BLOCK, KVShape, KVStore, Seq, length_class
+from sojourn.engines.kv import KVStore
+from sojourn.engines.kv_index import BLOCK
+from sojourn.engines.kv_slab import KVShape, Seq, length_class
 
 SHAPE = KVShape(layers=2, heads=2, head_dim=4, dtype=torch.float32, device=torch.device("cpu"))
 

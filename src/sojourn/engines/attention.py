@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from sojourn.engines.kv import Seq, Slab
+from sojourn.engines.kv_slab import Seq, Slab
 
 ATTENTION = "sojourn_slots"
 _DENSE = 0.5

@@ -19,7 +19,9 @@ import torch
 from transformers import PreTrainedModel
 
 from sojourn.engines.attention import Forward, Piece, plan_of
-from sojourn.engines.kv import KVShape, KVStore, Match, Seq
+from sojourn.engines.kv import KVStore
+from sojourn.engines.kv_index import Match
+from sojourn.engines.kv_slab import KVShape, Seq
 from sojourn.engines.sampling import Shaping, draw, uniforms
 from sojourn.protocol.messages import Completion, Finish, SamplingParams
 
