@@ -290,7 +290,7 @@ def main() -> int:
     print(f"{batch.rows} rows, {tokens} tokens, {batch.tokens} of them said; one thread, fp32, {options.model}")
 
     ours = Ours(options.model, groups, options.token_budget)
-    sizes = [size for size in ((4, 8) if options.quick else (2, 4, 8, 24, 60)) if batch.rows % size == 0]
+    sizes = [size for size in ((2, 4) if options.quick else (1, 2, 4, 8, 24, 60)) if batch.rows % size == 0]
     candidates = [Theirs(options.model, batch, 8, size) for size in sizes]
     sweep = {run.micro_batch: min(s.wall_s for s in run.steps(2)) for run in candidates}
     best = min(candidates, key=lambda run: sweep[run.micro_batch])
