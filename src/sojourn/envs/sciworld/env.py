@@ -1,0 +1,215 @@
+"""SciWorld as an environment: one episode is one game of the ScienceWorld simulator."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from sojourn.envs.base import EnvConfig, EnvService, ReplayEnv
+from sojourn.envs.sciworld.games import NAME, SPLITS, SciWorldTasks, parse, sizes
+from sojourn.envs.sciworld.gold import GoldPaths
+from sojourn.envs.sciworld.java import RELEASE, command
+from sojourn.envs.sciworld.pool import Episode, Game, Pool, PoolLimits, Told
+from sojourn.envs.sciworld.words import ACTION_HELP, VIEW, SciWorldInit, SciWorldInject, parse_init, parse_inject
+from sojourn.protocol.env import EnvSpec, Info, Observation, Solution, StepResult, TaskRef
+from sojourn.protocol.errors import BadRequest, Conflict, NotSupported
+
+LONGEST_ACTION = 500
+"""Characters; more is no action of this world, and its parser is not bothered with it."""
+MOST_STEPS = 1_000
+"""Steps after which an episode is truncated, so that its log stays bounded. Not the turns of a policy: see the spec."""
+UNKNOWN = "No known action matches that input."
+OVER = "The episode has ended."
+
+
+class SciWorldConfig(EnvConfig):
+    """Options of a SciWorld server."""
+
+    jvms: int | None = Field(default=None, ge=1)
+    """JVMs of each server process; None: one a core."""
+    live_per_jvm: int = Field(default=48, ge=1)
+    """Simulators in a JVM at a time, some 11 MB each; further episodes wait as their logs."""
+    heap_mb: int = Field(default=1024, ge=256)
+    """`-Xmx` of each JVM."""
+    recycle_mb: int = Field(default=1536, ge=256)
+    """Resident memory above which a JVM is replaced before it loads another game."""
+    call_s: float = Field(default=20.0, gt=0)
+    """The longest that one action may take in the simulator."""
+
+
+SPEC = EnvSpec(
+    name=NAME,
+    version=f"1+scienceworld{RELEASE}",
+    snapshot="replay",
+    execution="thread",
+    views=(VIEW,),
+    action_help={VIEW: ACTION_HELP},
+    default_horizon=30,
+    init_schema=SciWorldInit.model_json_schema(),
+    inject_schema=SciWorldInject.model_json_schema(),
+    splits={split: sum(parts[i] for parts in sizes().values()) for i, split in enumerate(SPLITS)},
+    families=tuple(sizes()),
+)
+
+
+class SciWorldEnv(ReplayEnv):
+    """One episode. The task decides the world: `reset`'s seed has nothing to decide.
+
+    The score is the simulator's, of 100, and 0 when it falls below (a wrong focus: -100, in `info["raw"]`). The task's
+    end, good or bad, terminates; 1,000 steps, or an error inside the simulator, truncate.
+    """
+
+    spec = SPEC
+
+    def __init__(self, pool: Pool, gold: GoldPaths) -> None:
+        super().__init__()
+        self._pool, self._gold = pool, gold
+        self._episode: Episode | None = None
+        self._text, self._steps = "", 0
+        self._told_over = False
+
+    async def reset(self, task: TaskRef, *, seed: int | None = None, init: dict[str, Any] | None = None) -> Observation:
+        self._game(task, init)  # what is refused leaves the episode before it as it was
+        return await super().reset(task, seed=seed, init=init)
+
+    async def step(self, action: str) -> StepResult:
+        if self._told_over:
+            return self._result(0.0)
+        # A log has to be JSON, which knows no lone surrogates, and bounded.
+        return await super().step(action[: LONGEST_ACTION + 1].encode(errors="replace").decode())
+
+    async def available_actions(self) -> list[str]:
+        episode, _ = self._now()
+        return [] if self._ended() else self._pool.options(episode)
+
+    async def solve(self) -> Solution:
+        episode, _ = self._now()
+        if self._ended():
+            return Solution([])
+        rest = self._gold.rest(episode)
+        if rest is None:
+            raise NotSupported("the simulator's scripted agent does not reach the goal from here")
+        return Solution(rest)
+
+    async def close(self) -> None:
+        if self._episode is not None:
+            self._pool.drop(self._episode)
+            self._episode = None
+
+    async def _reset(self, task: TaskRef, seed: int | None, init: dict[str, Any] | None) -> Observation:
+        game = self._game(task, init)
+        await self.close()
+        self._episode = self._pool.start(game)
+        _, told = self._now()
+        self._text, self._steps, self._told_over = f"{told.task}\n{told.text}", 0, False
+        return Observation(self._text, self._info())
+
+    async def _step(self, action: str) -> StepResult:
+        episode, told = self._now()
+        if self._ended():
+            self._text, self._told_over = OVER, True
+            return self._result(0.0)
+        before = _score(told)
+        self._steps += 1
+        if len(action) > LONGEST_ACTION:
+            self._text = UNKNOWN
+        else:
+            told = self._pool.do(episode, f"act {action}")
+            self._text = told.text or f"The simulator failed: {told.error}"[:500]
+        return self._result(_score(told) - before)
+
+    async def _inject(self, change: dict[str, Any]) -> Observation:
+        episode, _ = self._now()
+        location = parse_inject(change).location
+        if self._ended():
+            raise Conflict("the episode has ended")
+        self._text = self._pool.do(episode, f"move{location}").text
+        return Observation(self._text, self._info())
+
+    @staticmethod
+    def _game(task: TaskRef, init: dict[str, Any] | None) -> Game:
+        name, variation = parse(task)
+        return Game(name, variation, parse_init(name, init).simplifications)
+
+    def _now(self) -> tuple[Episode, Told]:
+        if self._episode is None or self._episode.last is None:
+            raise Conflict("the episode has not been reset")
+        return self._episode, self._episode.last
+
+    def _ended(self) -> bool:
+        _, told = self._now()
+        return told.over or self._truncated()
+
+    def _truncated(self) -> bool:
+        _, told = self._now()
+        return not told.over and (bool(told.error) or self._steps >= MOST_STEPS)
+
+    def _result(self, reward: float) -> StepResult:
+        _, told = self._now()
+        info = self._info()
+        if self._text in {UNKNOWN, OVER}:
+            info["invalid"] = True
+        return StepResult(self._text, reward, told.over, self._truncated(), info)
+
+    def _info(self) -> Info:
+        episode, told = self._now()
+        raw: dict[str, Any] = {"score": told.points, "moves": told.moves}
+        if told.error:
+            raw["error"] = told.error[:500]
+        return {
+            "score": _score(told),
+            "success": told.points >= 100,
+            "state_key": _key(episode, told, self._ended()),
+            "raw": raw,
+            "view": {"task": told.task, "variation": episode.game.variation},
+        }
+
+
+def _score(told: Told) -> float:
+    return max(told.points, 0) / 100
+
+
+def _key(episode: Episode, told: Told, ended: bool) -> str:
+    text = f"{episode.game}/{told.key}/{told.points}/{ended}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class SciWorldService(EnvService):
+    """ScienceWorld on a pool of JVMs. They start when there is something to load, and end with the service."""
+
+    spec = SPEC
+    Config: ClassVar[type[EnvConfig]] = SciWorldConfig
+    config: SciWorldConfig
+
+    def __init__(self, config: EnvConfig | None = None) -> None:
+        super().__init__(config)
+        options = self.config
+        self.pool = Pool(
+            PoolLimits(
+                jvms=options.jvms or os.cpu_count() or 1,
+                live=options.live_per_jvm,
+                heap_mb=options.heap_mb,
+                rss_mb=options.recycle_mb,
+                call_s=options.call_s,
+            )
+        )
+        self.gold = GoldPaths(self.pool)
+        self._tasks = SciWorldTasks()
+
+    async def open(self) -> None:
+        """Raises `UsageError` when Java or the simulator is not installed."""
+        command(self.config.heap_mb)
+
+    async def close(self) -> None:
+        self.pool.close()
+
+    def tasks(self) -> SciWorldTasks:
+        return self._tasks
+
+    def create(self, view: str | None = None) -> SciWorldEnv:
+        if view not in {None, VIEW}:
+            raise BadRequest(f"{NAME} has no view {view!r}, only {VIEW}")
+        return SciWorldEnv(self.pool, self.gold)

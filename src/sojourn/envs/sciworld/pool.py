@@ -1,0 +1,286 @@
+"""Simulators for any number of episodes on a few JVMs.
+
+An episode is its log: what was loaded and every deed since. While it is played it also lives in a JVM; when others need
+the room it is let go there, and comes back by replay. So neither many episodes, nor the end of a JVM, cost an episode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from sojourn.envs.sciworld.jvm import Jvm, JvmDied, JvmHung
+from sojourn.protocol.errors import EnvironmentFailed, InvalidInit, ReplayDiverged
+
+T = TypeVar("T")
+_ids = count(1)
+_TRIES = 3
+_MORE_S = 1.0
+"""What a replayed deed may add to a call's time limit."""
+_GOLD_S = 60.0
+_IDLE_S = 60.0
+"""Unused for so long, an episode is the first to be let go."""
+
+
+class Game(NamedTuple):
+    """What is loaded into a simulator."""
+
+    task: str
+    variation: int
+    simplifications: str = ""
+
+
+class Told(NamedTuple):
+    """What a simulator says after a deed."""
+
+    text: str
+    points: int
+    """-100 to 100; below zero the episode has failed."""
+    over: bool
+    moves: int
+    key: str
+    """Digest of the world."""
+    trail: str
+    """Digest of all texts so far."""
+    error: str
+    """What went wrong inside the simulator; empty as a rule."""
+    task: str
+    """The task's description."""
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """One game and what was done in it. For one thread at a time."""
+
+    game: Game
+    deeds: list[str] = field(default_factory=list)
+    """Four letters, `act ` or `move`, and the words."""
+    last: Told | None = None
+    id: str = field(default_factory=lambda: str(next(_ids)))
+    home: _Slot | None = None
+
+    def again(self) -> Episode:
+        """Another episode with the same past."""
+        return Episode(self.game, list(self.deeds), self.last)
+
+
+class PoolLimits(NamedTuple):
+    """How much a pool may take."""
+
+    jvms: int
+    live: int
+    """Simulators in a JVM at a time."""
+    heap_mb: int
+    rss_mb: int
+    """A JVM above this is ended before the next load."""
+    call_s: float
+    """The longest a deed may take."""
+
+
+class Pool:
+    """JVMs, started when needed, and the episodes that live in them. For any number of threads."""
+
+    def __init__(self, limits: PoolLimits) -> None:
+        self.limits = limits
+        self._slots = [_Slot(limits) for _ in range(limits.jvms)]
+
+    def start(self, game: Game) -> Episode:
+        """A fresh episode, after a look around."""
+        episode = Episode(game)
+        self.do(episode, "act look around")
+        return episode
+
+    def do(self, episode: Episode, deed: str) -> Told:
+        """Act in an episode.
+
+        Raises:
+            InvalidInit: a move to a place that is not there.
+            EnvironmentFailed: the deed hangs the simulator, or JVMs keep ending.
+            ReplayDiverged: an episode that was let go did not come back the same.
+        """
+        episode.last = self._at_home(episode, lambda slot: slot.do(episode, deed))
+        episode.deeds.append(deed)
+        return episode.last
+
+    def options(self, episode: Episode) -> list[str]:
+        """Actions that the world would take now, sorted; raises as `do`."""
+        return sorted(set(self._at_home(episode, lambda slot: slot.ask("list", episode))))
+
+    def drop(self, episode: Episode) -> None:
+        """Let an episode go for good."""
+        if episode.home is not None:
+            episode.home.drop(episode)
+
+    def gold(self, game: Game) -> list[str]:
+        """The actions of the simulator's own scripted agent, as it plays them; takes seconds."""
+        return self._retry(lambda: min(self._slots, key=len).gold(game))
+
+    def games(self) -> list[str]:
+        """Tasks with the variations of each split, as the simulator lists them."""
+        return self._retry(self._slots[0].games)
+
+    def jvms(self) -> list[Jvm]:
+        """Those that run now."""
+        return [slot.jvm for slot in self._slots if slot.jvm is not None]
+
+    def live(self) -> int:
+        """Simulators in all JVMs."""
+        return sum(map(len, self._slots))
+
+    def close(self) -> None:
+        """End all JVMs."""
+        for slot in self._slots:
+            with slot.lock:
+                slot.end()
+
+    def _at_home(self, episode: Episode, call: Callable[[_Slot], T]) -> T:
+        def attempt() -> T:
+            if episode.home is None or episode.id not in episode.home:
+                episode.home = min(self._slots, key=len)
+            return call(episode.home)
+
+        return self._retry(attempt)
+
+    @staticmethod
+    def _retry(call: Callable[[], T]) -> T:
+        """Once more when a JVM has died under it; what hangs would hang again."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return call()
+            except JvmHung as error:
+                raise EnvironmentFailed("the simulator hangs on this action") from error
+            except JvmDied as error:
+                if not left:
+                    raise EnvironmentFailed(f"{_TRIES} JVMs ended, one after the other") from error
+        raise AssertionError
+
+
+class _Seat(NamedTuple):
+    """One live simulator, as its slot sees it."""
+
+    used: float
+    deeds: int
+
+
+class _Slot:
+    """A place for one JVM. Its lock is held for every exchange with it."""
+
+    def __init__(self, limits: PoolLimits) -> None:
+        self.lock = threading.Lock()
+        self.jvm: Jvm | None = None
+        self._limits = limits
+        self._live: OrderedDict[str, _Seat] = OrderedDict()
+        """By episode, the longest unused first."""
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, episode: str) -> bool:
+        return episode in self._live
+
+    def do(self, episode: Episode, deed: str) -> Told:
+        with self.lock:
+            if self._running() and episode.id in self._live:
+                reply = self._call([deed[:4], episode.id, deed[4:]])
+            elif episode.deeds:
+                self._load(episode, episode.deeds)
+                reply = self._call([deed[:4], episode.id, deed[4:]])
+            else:
+                reply = self._load(episode, [deed])
+            self._seat(episode, len(episode.deeds) + 1)
+            return _told(reply)
+
+    def ask(self, what: str, episode: Episode) -> list[str]:
+        with self.lock:
+            if not (self._running() and episode.id in self._live):
+                self._load(episode, episode.deeds)
+            return self._call([what, episode.id])[1:]
+
+    def gold(self, game: Game) -> list[str]:
+        with self.lock:
+            self._ready()
+            return self._call(["gold", game.task, str(game.variation), game.simplifications], _GOLD_S)[1:]
+
+    def games(self) -> list[str]:
+        with self.lock:
+            self._ready()
+            return self._call(["games"], _GOLD_S)[1:]
+
+    def drop(self, episode: Episode) -> None:
+        with self.lock:
+            if self._live.pop(episode.id, None) is not None:
+                self._try_drop(episode.id)
+
+    def end(self) -> None:
+        self._live.clear()
+        if self.jvm is not None:
+            self.jvm.close()
+            self.jvm = None
+
+    def _running(self) -> bool:
+        return self.jvm is not None
+
+    def _ready(self) -> Jvm:
+        if self.jvm is not None and self.jvm.rss_mb() > self._limits.rss_mb:
+            self.end()
+        if self.jvm is None:
+            self.jvm = Jvm(self._limits.heap_mb)
+        return self.jvm
+
+    def _load(self, episode: Episode, deeds: list[str]) -> list[str]:
+        """Bring an episode in, after these deeds."""
+        self._ready()
+        while len(self._live) >= self._limits.live:
+            victim = self._victim()
+            del self._live[victim]
+            self._try_drop(victim)
+        game = episode.game
+        reply = self._call(
+            ["load", episode.id, game.task, str(game.variation), game.simplifications, *deeds], _MORE_S * len(deeds)
+        )
+        self._seat(episode, len(deeds))
+        if episode.last is not None and _told(reply).trail != episode.last.trail:
+            raise ReplayDiverged(f"{game.task}/{game.variation} did not come back as it was")
+        return reply
+
+    def _seat(self, episode: Episode, deeds: int) -> None:
+        self._live[episode.id] = _Seat(time.monotonic(), deeds)
+        self._live.move_to_end(episode.id)
+
+    def _victim(self) -> str:
+        """Who is let go: whoever is idle, else whoever is cheapest to bring back (the longest unused would be the
+        next to act, when more episodes than fit act in turn)."""
+        oldest, seat = next(iter(self._live.items()))
+        if time.monotonic() - seat.used > _IDLE_S:
+            return oldest
+        return min(self._live, key=lambda episode: self._live[episode].deeds)
+
+    def _try_drop(self, episode: str) -> None:
+        with contextlib.suppress(JvmDied):  # then it is gone as well
+            self._call(["drop", episode])
+
+    def _call(self, request: list[str], more_s: float = 0.0) -> list[str]:
+        if self.jvm is None:
+            raise JvmDied("the JVM has ended")
+        try:
+            reply = self.jvm.call(request, self._limits.call_s + more_s)
+        except BaseException:
+            self.end()
+            raise
+        if reply[0] == "refused":
+            raise InvalidInit(reply[1])
+        if reply[0] == "failed":
+            raise EnvironmentFailed(f"the simulator failed: {reply[1][:300]}")
+        return reply
+
+
+def _told(reply: list[str]) -> Told:
+    _, text, score, over, moves, key, trail, error, task = reply
+    points = round(100 * float(score))
+    return Told(text, points, over == "true" or points < 0, int(moves), key, trail, error, task)
