@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: demo test check docs wheel-test format clean help
+.PHONY: demo test check docs wheel-test format java shim clean help
 
 help:
 	@echo "make demo        train an agent and watch it get better (ten minutes on two cores)"
@@ -15,6 +15,8 @@ help:
 	@echo "make docs        build the documentation into site/"
 	@echo "make wheel-test  build the wheel, install it in a clean environment, serve, play and evaluate from it"
 	@echo "make format      let ruff rewrite the sources"
+	@echo "make java        install a Java runtime for SciWorld (root on Debian; otherwise says what is missing)"
+	@echo "make shim        compile SciWorld's Shim.java anew (needs a JDK 17)"
 
 .venv/.installed: pyproject.toml constraints.txt scripts/bootstrap.sh
 	@bash scripts/bootstrap.sh
@@ -23,7 +25,7 @@ demo: .venv/.installed
 	$(BIN)/sojourn demo $(ARGS)
 
 # One thread a process: the tests are many and small, and two thread pools on two cores only fight.
-test: .venv/.installed
+test: .venv/.installed java
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.installed
@@ -41,6 +43,19 @@ wheel-test: .venv/.installed
 format: .venv/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Without Java the tests of SciWorld are skipped, hence no failure here.
+java:
+	@command -v java >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "sojourn: installing openjdk-17-jre-headless" >&2 && \
+	  apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } || \
+	  echo "sojourn: SciWorld needs a Java runtime: sudo apt-get install openjdk-17-jre-headless" >&2
+
+SCIWORLD := src/sojourn/envs/sciworld
+shim: .venv/.installed
+	cd $(SCIWORLD) && javac --release 11 -g:none -Xlint:all -Werror -d . \
+	  -cp "$$($(CURDIR)/$(BIN)/python -c 'from sojourn.envs.sciworld.java import find_jar; print(find_jar())')" Shim.java
+	cd $(SCIWORLD) && sha256sum Shim.java Shim.class > Shim.sha256
 
 clean:
 	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -55,6 +55,10 @@ public final class Shim extends PythonInterface {
       CONTENTS.setAccessible(true);
       PORTALS = EnvObject.class.getDeclaredField("portals");
       PORTALS.setAccessible(true);
+      // Whatever type of object is not in its table, the simulator would write into the folder that it runs in.
+      Field table = util.UniqueTypeID$.class.getDeclaredField("FILENAME_IDS");
+      table.setAccessible(true);
+      table.set(util.UniqueTypeID$.MODULE$, "/dev/null");
     } catch (ReflectiveOperationException error) {
       throw new ExceptionInInitializerError(error);
     }

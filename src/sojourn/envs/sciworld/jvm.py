@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sojourn.envs.sciworld.java import command
+from sojourn.envs.sciworld.java import command, find_jar
 from sojourn.protocol.errors import SojournError, UsageError
 
 _INT = struct.Struct(">i")
@@ -42,6 +42,7 @@ class Jvm:
             # A session of its own: an interrupt at the terminal must not end it before the server has drained.
             self._process = subprocess.Popen(
                 command(heap_mb),
+                cwd=find_jar().parent,  # where it looks for its table of types
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

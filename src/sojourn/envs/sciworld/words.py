@@ -11,8 +11,8 @@ from sojourn.protocol.errors import InvalidInit
 VIEW = "agentgym"
 ACTION_HELP = (
     "You are in a building full of things, with a science task to do. Each turn you take one action and read what "
-    "comes of it. OBJECT is a thing that you can see, named as you see it; LOCATION is a room that a door leads to. Where "
-    "a name fits several things, say which (`apple in bowl`).\n"
+    "comes of it. OBJECT is a thing that you can see, named as you see it; LOCATION is a room that a door leads to. "
+    "Where a name fits several things, say which (`apple in bowl`).\n"
     "Actions:\n"
     "- `open OBJECT`, `close OBJECT`: a door or a container\n"
     "- `activate OBJECT`, `deactivate OBJECT`: a device\n"
