@@ -21,6 +21,8 @@ class CounterConfig(EnvConfig):
     """Bytes that make a snapshot large."""
     execution: str = "inline"
     name: str = "counter"
+    tame: bool = False
+    """No trouble, whatever is said: for fuzzers, which find the words for it."""
 
 
 class CounterTasks(TaskIndex):
@@ -45,6 +47,13 @@ class CounterTasks(TaskIndex):
         return [ref for ref in refs if not families or self.family(ref) in families]
 
 
+def checked_count(change: dict[str, Any]) -> int:
+    count = change.get("count")
+    if set(change) != {"count"} or type(count) is not int or not 0 <= count <= GOAL:
+        raise InvalidInit(f"not a count: {change}")
+    return count
+
+
 class CounterWorld(Env):
     """`add`: one more. At GOAL the episode ends. Other words make trouble on purpose."""
 
@@ -58,15 +67,16 @@ class CounterWorld(Env):
     async def reset(self, task: TaskRef, *, seed: int | None = None, init: dict[str, Any] | None = None) -> Observation:
         self.task, self.count = task.key, 0
         if init is not None:
-            if set(init) - {"count"} or not isinstance(init.get("count"), int):
-                raise InvalidInit(f"init: {init}")
-            self.count = init["count"]
+            self.count = checked_count(init)
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
         if self.count >= GOAL:
             return StepResult("already there", 0.0, True, False, self._info())
-        match action.split():
+        words = action.split()
+        if self.service.settings.tame and words != ["add"]:
+            words = ["echo", action]
+        match words:
             case ["add"]:
                 self.count += 1
                 self.service.acted += 1
@@ -100,9 +110,7 @@ class CounterWorld(Env):
         return ["add"]
 
     async def inject(self, change: dict[str, Any]) -> Observation:
-        if set(change) != {"count"} or not isinstance(change["count"], int):
-            raise InvalidInit(f"change: {change}")
-        self.count = change["count"]
+        self.count = checked_count(change)
         self.service.acted += 1
         return self._observe()
 

@@ -1,0 +1,94 @@
+"""Whatever is sent, the service answers with a problem and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import quote
+
+import httpx
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sojourn.serving.app import create_app
+from tests.serving.conftest import plain_api
+from tests.serving.worlds import CounterConfig, CounterService
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+names = ["env", "task", "seed", "init", "snapshot", "view", "lease_s", "revision", "action", "change", "count", "items"]
+documents = st.dictionaries(
+    st.sampled_from(names), values | st.sampled_from(["counter", "counter_1", 0, 1]), max_size=5
+)
+bodies = st.binary(max_size=60) | (documents | values).map(lambda value: as_json(value))
+paths = st.sampled_from(
+    ["/v1/sessions", "/v1/steps", *(f"/v1/sessions/{{id}}/{verb}" for verb in
+     ("step", "reset", "inject", "restore", "fork", "renew"))]
+)  # fmt: skip
+
+
+def as_json(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return repr(value).encode("utf-8", "surrogatepass")
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(path=paths, body=bodies, identifier=st.none() | st.text(max_size=30))
+def test_bodies_never_meet_a_fault(path, body, identifier):
+    async def send() -> None:
+        async with plain_api([CounterService(CounterConfig(tame=True))]) as http:
+            session = (await http.opened())["id"] if identifier is None else identifier
+            reply = await http.post(path.replace("{id}", quote(session, safe="")), content=body)
+            assert reply.status_code < 500, reply.text
+            if reply.status_code >= 400:
+                assert reply.json()["status"] == reply.status_code
+                assert reply.headers["content-type"] == "application/problem+json"
+            await http.opened()
+
+    asyncio.run(send())
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(actions=st.lists(st.text(), min_size=1, max_size=8))
+def test_any_text_is_an_action_and_comes_back_whole(actions):
+    async def play() -> None:
+        async with plain_api([CounterService(CounterConfig(tame=True))]) as http:
+            session = (await http.opened())["id"]
+            for revision, action in enumerate(actions):
+                body = {"items": [{"id": session, "revision": revision, "action": f"say {action}"}]}
+                (line,) = (await http.post("/v1/steps", json=body)).content.strip(b"\n").split(b"\n")
+                assert orjson.loads(line)["result"]["observation"] == f"say {action}"
+
+    asyncio.run(play())
+
+
+async def test_deep_nesting_and_huge_numbers_are_refused_not_fatal():
+    async with plain_api() as http:
+        session = (await http.opened())["id"]
+        for change in (b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"count":1e999}',
+                       b'{"count":"\\ud800"}', b'{"count":NaN}', b'{"count":1,"count":2,"count":"x"}'):  # fmt: skip
+            body = b'{"revision":0,"change":' + change + b"}"
+            reply = await http.post(f"/v1/sessions/{session}/inject", content=body)
+            assert reply.status_code in {400, 422}, reply.text
+
+
+async def test_a_fault_of_our_own_is_a_problem_that_tells_no_secrets(monkeypatch, caplog):
+    app = create_app([CounterService()])
+
+    def fault(*_: object) -> bytes:
+        raise RuntimeError("internal detail")
+
+    monkeypatch.setattr(app.state.operations, "describe", fault)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+    ):
+        reply = await http.get("/v1/sessions/x")
+        assert reply.status_code == 500
+        assert "internal detail" not in reply.text
+        assert "internal detail" in caplog.text
