@@ -20,6 +20,7 @@ from sojourn.serving import requests as bodies
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.batch import BatchResponse, StepBatch
 from sojourn.serving.config import ServingConfig
+from sojourn.serving.dialects import dialect_routes
 from sojourn.serving.execution import Executor
 from sojourn.serving.http import http_problem, json_response, problem_response, read_body, unexpected
 from sojourn.serving.idempotency import OnceByKey, detach
@@ -63,7 +64,7 @@ def create_app(
     operations = Operations(services, config, clock)
     api = _Api(operations, config)
     app = Starlette(
-        routes=[api.route(verb) for verb in api.verbs()],
+        routes=[*dialect_routes(operations), *(api.route(verb) for verb in api.verbs())],
         lifespan=api.lifespan,
         exception_handlers={HTTPException: http_problem},
     )

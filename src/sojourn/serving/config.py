@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Self
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 MIB = 1 << 20
+
+
+class DialectsConfig(BaseModel):
+    """How the servers that we imitate are imitated: `/agentgym/{env}/...` and `/openenv/{env}/...`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    root: Literal["agentgym", "openenv"] | None = None
+    """The dialect spoken at the root path as well, for clients that are given a bare host and port."""
+    root_env: str | None = None
+    """The environment that answers there."""
+    legacy_scoring: bool = False
+    """AgentGym's BabyAI score, which adds the latest reward at every step; else the score stays in [0, 1]."""
+    goal_map: Path | None = None
+    """TextCraft goals by AgentGym's `data_idx`, as `sojourn import-goal-map` writes them; else our own order."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.root is None) != (self.root_env is None):
+            raise ValueError("root and root_env go together")
+        return self
 
 
 class ServingConfig(BaseModel):
@@ -16,6 +38,9 @@ class ServingConfig(BaseModel):
 
     worker: str = Field(default="w0", pattern=r"^[a-z0-9-]{1,32}$")
     """Prefix of every session id, so that an id names its worker."""
+    workers: int = Field(default=1, ge=1)
+    """Workers behind one address, this one included."""
+    dialects: DialectsConfig = DialectsConfig()
     max_sessions: int = Field(default=1024, ge=1)
     """Open sessions; one more is answered 429."""
     retry_after_s: float = Field(default=1.0, gt=0)

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from sojourn.protocol.errors import NotFound, ServiceError
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.config import ServingConfig
+from sojourn.serving.dialects.forwarding import forwarding_routes
 from sojourn.serving.http import http_problem, json_response, problem_response, read_body
 from sojourn.serving.metrics import CONTENT_TYPE, merge
 from sojourn.serving.openapi import document
@@ -57,7 +58,7 @@ class Front:
     """The supervisor's HTTP side."""
 
     def __init__(self, workers: list[WorkerView], config: ServingConfig, http: httpx.AsyncClient) -> None:
-        self._workers = workers
+        self.workers = workers
         self._config = config
         self._http = http
         self._guard = Guard(config)
@@ -68,6 +69,7 @@ class Front:
         """The front as an ASGI application."""
         return Starlette(
             routes=[
+                *forwarding_routes(self, self._config),
                 Route("/health", self._health, methods=["GET"]),
                 Route("/ready", self._ready, methods=["GET"]),
                 Route("/openapi.json", self._openapi, methods=["GET"]),
@@ -96,7 +98,7 @@ class Front:
         return json_response(b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Response:
-        if all(worker.alive for worker in self._workers):
+        if all(worker.alive for worker in self.workers):
             return json_response(b'{"status":"ready"}')
         return json_response(b'{"status":"not ready"}', 503)
 
@@ -116,7 +118,7 @@ class Front:
                 "max_sessions": worker.capacity,
                 "pid": worker.pid,
             }
-            for worker in self._workers
+            for worker in self.workers
         ]
         return json_response(orjson.dumps({"workers": workers}))
 
@@ -125,7 +127,7 @@ class Front:
             reply = await self._http.get(f"{worker.url}/metrics", headers=_headers(request))
             return reply.text
 
-        texts = await asyncio.gather(*(ask(worker) for worker in self._live()), return_exceptions=True)
+        texts = await asyncio.gather(*(ask(worker) for worker in self.live()), return_exceptions=True)
         return Response(merge([text for text in texts if isinstance(text, str)]), media_type=CONTENT_TYPE)
 
     # -- placing ---------------------------------------------------------------------------------------------------
@@ -142,13 +144,13 @@ class Front:
                 self._place(key, worker)
             # Counted before the reply, so that a burst of creates is spread; the next probe sets it right.
             worker.sessions += 1
-            response = await self._forward(request, worker, body)
+            response = await self.forward(request, worker, body)
             if response.status_code != 429:
                 break
         return response
 
     async def _candidates(self, request: Request, body: bytes) -> list[WorkerView]:
-        by_load = sorted(self._live(), key=lambda worker: worker.sessions)
+        by_load = self.live()
         digest = _snapshot_of(body)
         if digest is None:
             return by_load
@@ -164,12 +166,12 @@ class Front:
 
     async def _download(self, request: Request) -> Response:
         holder = await self._holder(request, request.path_params["digest"])
-        return await self._forward(request, holder or self._live()[0])
+        return await self.forward(request, holder or self.live()[0])
 
     async def _upload(self, request: Request) -> Response:
         body = await read_body(request, self._config.max_snapshot_bytes)
-        workers = self._live()
-        return await self._forward(request, workers[hash(request.path_params["digest"]) % len(workers)], body)
+        workers = [worker for worker in self.workers if worker.alive] or self.workers
+        return await self.forward(request, workers[hash(request.path_params["digest"]) % len(workers)], body)
 
     async def _holder(self, request: Request, digest: str) -> WorkerView | None:
         async def holds(worker: WorkerView) -> bool:
@@ -180,7 +182,7 @@ class Front:
             except httpx.TransportError:
                 return False
 
-        workers = self._live()
+        workers = self.live()
         found = await asyncio.gather(*(holds(worker) for worker in workers))
         return next((worker for worker, has in zip(workers, found, strict=True) if has), None)
 
@@ -188,19 +190,19 @@ class Front:
 
     async def _session(self, request: Request) -> Response:
         limit = self._config.max_body_bytes
-        return await self._forward(request, self._of(request.path_params["id"]), await read_body(request, limit))
+        return await self.forward(request, self.owner(request.path_params["id"]), await read_body(request, limit))
 
     async def _any_worker(self, request: Request) -> Response:
-        return await self._forward(request, min(self._live(), key=lambda worker: worker.sessions))
+        return await self.forward(request, self.live()[0])
 
     async def _steps(self, request: Request) -> Response:
         """Each item to its session's worker, the answers merged as they come."""
         body = await read_body(request, self._config.max_body_bytes)
         shares = self._share(body)
         if shares is None:
-            return await self._forward(request, self._live()[0], body)
+            return await self.forward(request, self.live()[0], body)
         if len(shares) == 1:
-            return await self._forward(request, shares[0][0], body)
+            return await self.forward(request, shares[0][0], body)
         lines = _merge_lines([self._answers(request, *share) for share in shares])
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
@@ -208,7 +210,7 @@ class Front:
         """Items by worker with their places in the request; None for a body that a worker had better refuse."""
         try:
             items = orjson.loads(body)["items"]
-            owners = [self._of(item["id"]) for item in items]
+            owners = [self.owner(item["id"]) for item in items]
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, NotFound):
             return None
         if not owners:
@@ -237,7 +239,8 @@ class Front:
                     answer["index"] = places[answer["index"]]
                     yield orjson.dumps(answer) + b"\n"
 
-    async def _forward(self, request: Request, worker: WorkerView, body: bytes | None = None) -> Response:
+    async def forward(self, request: Request, worker: WorkerView, body: bytes | None = None) -> Response:
+        """The worker's answer to a request, as it is."""
         url = httpx.URL(worker.url).copy_with(raw_path=_raw_path(request))
         sent = self._http.build_request(request.method, url, headers=_headers(request), content=body)
         try:
@@ -248,15 +251,17 @@ class Front:
         headers = {name: value for name, value in reply.headers.items() if name in _PASSED_BACK}
         return StreamingResponse(reply.aiter_raw(), reply.status_code, headers, background=BackgroundTask(reply.aclose))
 
-    def _of(self, session_id: str) -> WorkerView:
+    def owner(self, session_id: str) -> WorkerView:
+        """The worker that a session's id names; raises `NotFound`."""
         name = session_id.partition(".")[0].rpartition("-")[0]
-        for worker in self._workers:
+        for worker in self.workers:
             if worker.name == name:
                 return worker
         raise NotFound("no such session")
 
-    def _live(self) -> list[WorkerView]:
-        return [worker for worker in self._workers if worker.alive] or self._workers
+    def live(self) -> list[WorkerView]:
+        """The workers that run, the emptiest first; all of them while none does."""
+        return sorted([worker for worker in self.workers if worker.alive] or self.workers, key=lambda w: w.sessions)
 
 
 async def _merge_lines(sources: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:

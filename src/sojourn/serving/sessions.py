@@ -156,6 +156,11 @@ class SessionTable:
         """Seconds until the lease expires."""
         return max(0.0, session.expires - self._clock())
 
+    def remaining(self, session_id: str) -> float | None:
+        """Seconds left of a session's lease, which this does not extend; None when it is not open."""
+        session = self._sessions.get(session_id)
+        return None if session is None else self.left(session)
+
     def remove(
         self, session: Session, reason: str, key: MutationKey | None = None, error: ServiceError | None = None
     ) -> None:

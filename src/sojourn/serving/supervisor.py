@@ -129,7 +129,7 @@ class Supervisor:
     async def _start(self, worker: _Worker) -> None:
         worker.generation += 1
         name = f"{worker.view.name}-{worker.generation}"
-        serving = self.config.model_copy(update={"worker": name})
+        serving = self.config.model_copy(update={"worker": name, "workers": len(self._workers)})
         launch = Launch(envs=self._entries, host=self._host, serving=serving)
         worker.child = await Child.start(launch, worker.sock)
         worker.view.started(name, worker.child.process.pid)

@@ -104,7 +104,7 @@ async def run_app(
             app,
             loop="none",
             http="httptools",
-            ws="none",
+            ws="websockets-sansio",
             lifespan="off",
             access_log=False,
             log_config=None,

@@ -1,0 +1,220 @@
+"""What AgentGym's server of each environment answers: one class an environment, one line in `WORLDS`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from sojourn.protocol.env import EnvSpec
+from sojourn.protocol.errors import BadRequest
+from sojourn.serving.config import DialectsConfig
+from sojourn.serving.dialects.goals import read_goals
+from sojourn.serving.dialects.seats import Seat
+
+Payload = dict[str, Any]
+"""A JSON object with the reference's keys in the reference's order."""
+
+
+class World(ABC):
+    """The shapes of one environment's answers. A reply is the operation's own, decoded."""
+
+    env: ClassVar[str]
+    greeting: ClassVar[str]
+    view: ClassVar[str] = "agentgym"
+    resets_itself: ClassVar[bool] = False
+    """Whether `create` answers with the first observation of the task whose index is the id."""
+    reads: ClassVar[Sequence[str]] = ("observation",)
+    """The GET routes that tell something of an id."""
+
+    @abstractmethod
+    def task(self, data_idx: int) -> str:
+        """The task of an index; raises `BadRequest` with the words of the reference."""
+
+    def created(self, seat: Seat, reply: Payload) -> Payload:
+        """What `create` answers."""
+        return {"id": seat.id}
+
+    @abstractmethod
+    def reset(self, seat: Seat, reply: Payload) -> Payload:
+        """What `reset` answers."""
+
+    @abstractmethod
+    def stepped(self, seat: Seat, reply: Payload) -> Payload:
+        """What `step` answers."""
+
+    def done(self, reply: Payload) -> bool:
+        """Whether the client is told that the episode is over."""
+        return bool(reply["terminated"] or reply["truncated"])
+
+    def after_end(self, seat: Seat) -> Payload:
+        """What a step answers once the world is over; raises `BadRequest` with the words of the reference."""
+        raise BadRequest(f"The task with environment {seat.id} has finished.")
+
+    def unstarted(self, seat: Seat) -> Payload:
+        """What everything but `reset` answers before it; raises `BadRequest` likewise."""
+        raise BadRequest(str(seat.id))
+
+    def read(self, what: str, seat: Seat) -> Any:
+        """What a GET route answers."""
+        return seat.seen["observation"]
+
+
+class TextCraft(World):
+    """Index modulo the number of goals, in our order or a map's. A step after the end is no error, and pays nothing."""
+
+    env, greeting = "textcraft", "This is environment TextCraft."
+    resets_itself = True
+    reads = ("observation", "detail")
+
+    def __init__(self, goals: Sequence[str]) -> None:
+        self._goals = goals
+
+    def task(self, data_idx: int) -> str:
+        return self._goals[data_idx % len(self._goals)]
+
+    def created(self, seat: Seat, reply: Payload) -> Payload:
+        return self.reset(seat, reply)
+
+    def reset(self, seat: Seat, reply: Payload) -> Payload:
+        text = reply["observation"]["text"]
+        seat.seen = {"observation": text, "done": False, "reward": 0, "deleted": False}
+        return {"id": seat.id, "observation": text, "done": False, "reward": 0}
+
+    def stepped(self, seat: Seat, reply: Payload) -> Payload:
+        answer = {
+            "observation": reply["observation"],
+            "reward": int(reply["reward"]),
+            "done": self.done(reply),
+        }
+        seat.seen.update(answer)
+        return answer
+
+    def after_end(self, seat: Seat) -> Payload:
+        seat.seen.update(observation="The episode is over.", reward=0, done=True)
+        return {key: seat.seen[key] for key in ("observation", "reward", "done")}
+
+    def read(self, what: str, seat: Seat) -> Any:
+        return seat.seen if what == "detail" else super().read(what, seat)
+
+
+class BabyAI(World):
+    """Index = 40 seed + level.
+
+    `legacy_scoring`: the score adds the latest reward at every step, and a success worth 0.5 or less is no end, so that
+    any further action adds its reward again. Our world is over by then, so the observation stays what it was.
+    """
+
+    env, greeting = "babyai", "This is environment BabyAI."
+
+    def __init__(self, *, legacy_scoring: bool) -> None:
+        self._legacy = legacy_scoring
+
+    def task(self, data_idx: int) -> str:
+        if data_idx < 0:
+            raise BadRequest(f"data_idx {data_idx} is negative")
+        return f"{self.env}_{data_idx}"
+
+    def reset(self, seat: Seat, reply: Payload) -> Payload:
+        text = reply["observation"]["text"]
+        seat.seen = {"observation": text, "reward": 0, "score": 0, "done": False, "deleted": False}
+        return {key: seat.seen[key] for key in ("observation", "reward", "score", "deleted", "done")}
+
+    def stepped(self, seat: Seat, reply: Payload) -> Payload:
+        reward = _plain(reply["reward"])
+        score = seat.seen["score"] + reward if self._legacy else _plain(reply["info"]["score"])
+        seat.seen.update(observation=reply["observation"], reward=reward, score=score, done=self.done(reply))
+        return self._answer(seat)
+
+    def done(self, reply: Payload) -> bool:
+        return super().done(reply) and not (self._legacy and 0 < reply["reward"] <= 0.5)
+
+    def after_end(self, seat: Seat) -> Payload:
+        if seat.seen["done"]:
+            return super().after_end(seat)
+        seat.seen["score"] += seat.seen["reward"]
+        return self._answer(seat)
+
+    def read(self, what: str, seat: Seat) -> Any:
+        return seat.seen or {
+            "observation": "Environment not initialized",
+            "reward": 0,
+            "score": 0,
+            "done": False,
+            "deleted": False,
+        }
+
+    def _answer(self, seat: Seat) -> Payload:
+        return {key: seat.seen[key] for key in ("observation", "reward", "score", "done")}
+
+
+class SciWorld(World):
+    """Index into the simulator's tasks and variations; scores of 100, and -100 for a wrong focus, as it gives them."""
+
+    env, greeting = "sciworld", "This is environment ScienceWorld."
+    reads = ("observation", "detail", "task_description")
+    games: ClassVar[int] = 4639
+
+    def task(self, data_idx: int) -> str:
+        try:
+            return f"{self.env}_{range(self.games)[data_idx]}"
+        except IndexError as error:
+            raise BadRequest("list index out of range") from error
+
+    def reset(self, seat: Seat, reply: Payload) -> Payload:
+        observation = reply["observation"]
+        told, raw = observation["info"]["view"], observation["info"]["raw"]
+        score = int(raw["score"])
+        answer = {
+            "task_name": reply["family"],
+            "var_num": told["variation"],
+            "task_description": told["task"],
+            "observation": observation["text"].removeprefix(told["task"] + "\n"),
+            "reward": score,
+            "score": score,
+            "deleted": False,
+            "done": False,
+        }
+        seat.seen = dict(answer)
+        return answer
+
+    def stepped(self, seat: Seat, reply: Payload) -> Payload:
+        score = int(reply["info"]["raw"]["score"])
+        answer = {
+            "observation": reply["observation"],
+            "reward": score - seat.seen["score"],
+            "score": score,
+            "done": self.done(reply),
+        }
+        seat.seen.update(answer)
+        return answer
+
+    def read(self, what: str, seat: Seat) -> Any:
+        if not seat.started:
+            return self.unstarted(seat)
+        if what == "detail":
+            return seat.seen
+        if what == "task_description":
+            return {"task_description": seat.seen["task_description"]}
+        if seat.seen["done"]:
+            return self.after_end(seat)
+        return super().read(what, seat)
+
+
+def _plain(value: float) -> int | float:
+    """A whole number as an integer: the reference's zero rewards are."""
+    return int(value) if value == int(value) else value
+
+
+def _textcraft(spec: EnvSpec, config: DialectsConfig) -> World:
+    if config.goal_map is not None:
+        return TextCraft([f"{spec.name}:{goal}" for goal in read_goals(config.goal_map)])
+    return TextCraft([f"{spec.name}_{index}" for index in range(sum(spec.splits.values()))])
+
+
+WORLDS: dict[str, Callable[[EnvSpec, DialectsConfig], World]] = {
+    TextCraft.env: _textcraft,
+    BabyAI.env: lambda spec, config: BabyAI(legacy_scoring=config.legacy_scoring),
+    SciWorld.env: lambda spec, config: SciWorld(),
+}
+"""How to make the world of each environment that AgentGym has, too."""
