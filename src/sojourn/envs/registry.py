@@ -11,6 +11,7 @@ from sojourn.protocol.errors import UsageError
 
 BUILTIN = {
     "babyai": "sojourn.envs.babyai:BabyAIService",
+    "sciworld": "sojourn.envs.sciworld:SciWorldService",
     "textcraft": "sojourn.envs.textcraft:TextCraftService",
 }
 

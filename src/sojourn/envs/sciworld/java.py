@@ -45,8 +45,8 @@ def find_jar() -> Path:
 def command(heap_mb: int) -> list[str]:
     """How to start a JVM of simulators.
 
-    Objects must hash by their place in the order of creation (`hashCode=2`): the simulator lists the members of sets,
-    and by address each run would list them in another order.
+    All objects must have the same hash (`hashCode=2`): the simulator lists the members of its sets, which are then in
+    the order in which they came. By address, each run would list them in another order, and draw other random numbers.
 
     Raises:
         UsageError: Java or the simulator is not installed.

@@ -56,7 +56,10 @@ class Jvm:
             self._poll.register(self._out, select.POLLIN)
             try:
                 _, self.version = self._read(time.monotonic() + _START_S)
-            except JvmDied as error:
+            except BaseException as error:
+                self.close()
+                if not isinstance(error, JvmDied):
+                    raise
                 errors.seek(0)
                 said = " ".join(errors.read().decode(errors="replace").split())[:300]
                 raise UsageError(f"environment 'sciworld' cannot start Java: {said or error}") from error
