@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sojourn.envs import registry
 from sojourn.envs.sciworld import SciWorldService, java, jvm
 from sojourn.envs.sciworld.games import sizes
 from sojourn.envs.sciworld.pool import Pool, PoolLimits
@@ -20,16 +21,7 @@ from sojourn.protocol.errors import UsageError
 HERE = Path(java.__file__).parent
 
 
-def missing() -> str | None:
-    """Why there are no simulators on this machine; None when there are."""
-    try:
-        java.command(512)
-    except UsageError as error:
-        return str(error)
-    return None
-
-
-needs_java = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+needs_java = pytest.mark.skipif(SciWorldService.lack() is not None, reason=str(SciWorldService.lack()))
 
 
 def javac_17() -> str | None:
@@ -45,6 +37,7 @@ async def test_without_java_it_says_what_to_install(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="not installed: apt-get install openjdk-17-jre-headless") as raised:
         await SciWorldService().open()
     assert "\n" not in str(raised.value)
+    assert registry.lacking() == {"sciworld": str(raised.value)}
 
 
 def test_without_the_simulator_it_says_what_to_install(monkeypatch):

@@ -30,7 +30,11 @@ def doctor(
 
     if bool(env) == everything:
         raise UsageError(f"say which to examine: --env NAME or --all (known: {', '.join(registry.names())})")
-    services = {name: registry.load(name) for name in (registry.names() if everything else env or [])}
+    lacking = registry.lacking() if everything else {}
+    for lack in lacking.values():
+        print(f"sojourn: left out: {lack}", file=sys.stderr)
+    wanted = [name for name in registry.names() if name not in lacking] if everything else env or []
+    services = {name: registry.load(name) for name in wanted}
     results: dict[str, list[CheckResult]] = {}
     for name, service in services.items():
         results[name] = asyncio.run(conformance.run(service, episodes=episodes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,7 +37,12 @@ def envs(
 async def _ask(names: list[str], urls: list[str] | None, token_file: TokenFile) -> dict[str, EnvSpec]:
     from sojourn.envs import registry
 
-    served = names or ([] if urls else registry.names())
+    served = names
+    if not names and not urls:
+        lacking = registry.lacking()
+        served = [name for name in registry.names() if name not in lacking]
+        for lack in lacking.values():
+            print(f"sojourn: {lack}", file=sys.stderr)
     async with environments(served, urls, token_file) as pool:
         specs = await pool.specs()
         return {name: await pool.spec(name) for name in names or specs}

@@ -85,6 +85,11 @@ class EnvService(ABC):
     def __init__(self, config: EnvConfig | None = None) -> None:
         self.config = config or self.Config()
 
+    @classmethod
+    def lack(cls) -> str | None:
+        """What is not installed here without which nothing can be opened, in one line; None when nothing is amiss."""
+        return None
+
     async def open(self) -> None:  # noqa: B027 - most worlds need nothing
         """Acquire what is shared; called once, before the first episode."""
 

@@ -21,6 +21,19 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in entry_points(group="sojourn.envs"))})
 
 
+def lacking() -> dict[str, str]:
+    """The registered environments that cannot be opened on this machine, each with the line that says why."""
+    found: dict[str, str] = {}
+    for name in names():
+        try:
+            lack = load(name).lack()
+        except UsageError as error:
+            lack = str(error)
+        if lack is not None:
+            found[name] = lack
+    return found
+
+
 def load(name: str) -> type[EnvService]:
     """The service class of an environment; imports only that environment.
 

@@ -15,7 +15,7 @@ from sojourn.envs.sciworld.java import RELEASE, command
 from sojourn.envs.sciworld.pool import Episode, Game, Pool, PoolLimits, Told
 from sojourn.envs.sciworld.words import ACTION_HELP, VIEW, SciWorldInit, SciWorldInject, parse_init, parse_inject
 from sojourn.protocol.env import EnvSpec, Info, Observation, Solution, StepResult, TaskRef
-from sojourn.protocol.errors import BadRequest, Conflict, NotSupported
+from sojourn.protocol.errors import BadRequest, Conflict, NotSupported, UsageError
 
 LONGEST_ACTION = 500
 """Characters; more is no action of this world, and its parser is not bothered with it."""
@@ -198,6 +198,14 @@ class SciWorldService(EnvService):
         )
         self.gold = GoldPaths(self.pool)
         self._tasks = SciWorldTasks()
+
+    @classmethod
+    def lack(cls) -> str | None:
+        try:
+            command(heap_mb=1024)
+        except UsageError as error:
+            return str(error)
+        return None
 
     async def open(self) -> None:
         """Raises `UsageError` when Java or the simulator is not installed."""
