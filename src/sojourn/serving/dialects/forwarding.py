@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sojourn.protocol.errors import NotFound
 from sojourn.serving.config import ServingConfig
+from sojourn.serving.dialects.openenv_socket import IN_ORDER
 from sojourn.serving.http import read_body
 
 _GOING_AWAY = 1001
@@ -105,6 +106,9 @@ class _Forwarding:
             owner = self._front.live()[0] if session is None else self._front.owner(session)
         except NotFound:
             owner = self._front.live()[0]
+        if session is None:
+            # Where there will be one: counted as `_anywhere` does, so that a burst of sockets is spread.
+            owner.sessions += 1
         query = f"?{websocket.url.query}" if websocket.url.query else ""
         url = f"ws{owner.url.removeprefix('http')}{websocket.url.path}{query}"
         authorization = websocket.headers.get("authorization")
@@ -140,12 +144,12 @@ async def _relay(websocket: WebSocket, upstream: ClientConnection) -> None:
                 await upstream.send(await websocket.receive_text())
         except WebSocketDisconnect as left:
             # A connection that broke has a code that may not be sent; what is told must not be a close in order.
-            await upstream.close(left.code if left.code < _GOING_AWAY else _GOING_AWAY)
+            await upstream.close(IN_ORDER if left.code == IN_ORDER else _GOING_AWAY)
         except (KeyError, ConnectionClosed):
             return
 
     async def down() -> None:
-        with suppress(ConnectionClosed, RuntimeError):
+        with suppress(ConnectionClosed, WebSocketDisconnect, RuntimeError):
             async for message in upstream:
                 await websocket.send_text(message if isinstance(message, str) else message.decode())
 
@@ -153,7 +157,7 @@ async def _relay(websocket: WebSocket, upstream: ClientConnection) -> None:
     try:
         await down()
         if websocket.application_state is WebSocketState.CONNECTED:
-            with suppress(RuntimeError):
+            with suppress(WebSocketDisconnect, RuntimeError):
                 await websocket.close(upstream.close_code or _GOING_AWAY)
     finally:
         sender.cancel()

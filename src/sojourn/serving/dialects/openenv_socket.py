@@ -24,7 +24,8 @@ from sojourn.serving.http import problem_response, unexpected
 from sojourn.serving.idempotency import detach
 from sojourn.serving.requests import ForkBody, InjectBody, Model, RenewBody, RestoreBody, parse_body
 
-_IN_ORDER = 1000
+IN_ORDER = 1000
+"""The code of a close that the client meant. (1005, no code, is also what uvicorn reports of a lost connection.)"""
 
 
 class _Verb(NamedTuple):
@@ -72,7 +73,7 @@ class Socket:
                 await self._answer()
             await self._ws.close()
         except WebSocketDisconnect as left:
-            if left.code == _IN_ORDER and self._owns:
+            if left.code == IN_ORDER and self._owns:
                 await self._end()
         except RuntimeError:
             # Starlette's word for a send on a socket that has gone; the lease takes care of the session.
