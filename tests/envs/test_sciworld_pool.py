@@ -122,8 +122,7 @@ def test_a_hanging_jvm_costs_only_the_action():
     with closing(Pool(LIMITS)) as pool:
         episode, other = pool.start(BOIL), pool.start(BOIL)
         pool.do(other, "act open door to kitchen")
-        pool.limits, slow = LIMITS, pool.jvms()[0]
-        os.kill(slow.pid, signal.SIGSTOP)
+        os.kill(pool.jvms()[0].pid, signal.SIGSTOP)
         for slot in pool._slots:
             slot._limits = LIMITS._replace(call_s=0.2)
         with pytest.raises(EnvironmentFailed, match="hangs"):
@@ -147,9 +146,13 @@ def test_a_jvm_that_has_grown_is_replaced(expected):
 def test_a_changed_past_is_noticed(pool):
     episode = pool.start(BOIL)
     pool.do(episode, "act open door to kitchen")
+    live = pool.live()
     forged = Episode(BOIL, ["act look around", "act inventory"], episode.last)
     with pytest.raises(ReplayDiverged, match="boil/3"):
         pool.do(forged, "act inventory")
+    with pytest.raises(ReplayDiverged, match="boil/3"):
+        pool.options(forged)
+    assert pool.live() == live
     pool.drop(episode)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -185,11 +185,9 @@ class _Slot:
         return episode in self._live
 
     def do(self, episode: Episode, deed: str) -> Told:
-        with self.lock:
-            if self._running() and episode.id in self._live:
-                reply = self._call([deed[:4], episode.id, deed[4:]])
-            elif episode.deeds:
-                self._load(episode, episode.deeds)
+        with self.lock, self._sound(episode):
+            if episode.deeds:
+                self._bring(episode)
                 reply = self._call([deed[:4], episode.id, deed[4:]])
             else:
                 reply = self._load(episode, [deed])
@@ -197,9 +195,8 @@ class _Slot:
             return _told(reply)
 
     def ask(self, what: str, episode: Episode) -> list[str]:
-        with self.lock:
-            if not (self._running() and episode.id in self._live):
-                self._load(episode, episode.deeds)
+        with self.lock, self._sound(episode):
+            self._bring(episode)
             return self._call([what, episode.id])[1:]
 
     def gold(self, game: Game) -> list[str]:
@@ -223,8 +220,19 @@ class _Slot:
             self.jvm.close()
             self.jvm = None
 
-    def _running(self) -> bool:
-        return self.jvm is not None
+    @contextlib.contextmanager
+    def _sound(self, episode: Episode) -> Iterator[None]:
+        """What failed in the middle has left a simulator in a state that no log describes: it must not be met again."""
+        try:
+            yield
+        except (EnvironmentFailed, ReplayDiverged):
+            if self._live.pop(episode.id, None) is not None:
+                self._try_drop(episode.id)
+            raise
+
+    def _bring(self, episode: Episode) -> None:
+        if episode.id not in self._live:
+            self._load(episode, episode.deeds)
 
     def _ready(self) -> Jvm:
         if self.jvm is not None and self.jvm.rss_mb() > self._limits.rss_mb:
