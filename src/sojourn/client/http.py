@@ -92,6 +92,13 @@ class Connection:
                 check(response, response.content)
         return response
 
+    async def once(self, method: str, url: str, body: Any = None) -> httpx.Response:
+        """One attempt at what must not be repeated; the reply whatever its status. Raises `TransportError`."""
+        content = None if body is None else orjson.dumps(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        with transport_errors(url):
+            return await self._http.request(method, url, content=content, headers=headers)
+
     @asynccontextmanager
     async def stream(self, url: str, body: bytes) -> AsyncIterator[httpx.Response]:
         """One attempt at a POST whose reply is read as it comes."""

@@ -9,10 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from sojourn.envs.babyai import BabyAIService
-from sojourn.protocol.errors import UsageError
+from sojourn.protocol.errors import Gone, NotFound, UsageError
 from sojourn.serving.app import create_app
 from sojourn.serving.config import DialectsConfig, ServingConfig
 from sojourn.serving.dialects.goals import write_goals
+from sojourn.serving.dialects.seats import Seat, Seats
 from tests.serving.conftest import Clock
 from tests.serving.worlds import CounterService
 
@@ -178,19 +179,19 @@ async def test_a_lease_that_runs_out_takes_the_id_with_it(dialects):
         assert (await post(http, f"{TEXTCRAFT}/step", {"id": 0, "action": "inventory"})).json() == gone
 
 
-async def test_ids_of_lost_sessions_are_forgotten(dialects):
-    clock = Clock()
-    async with dialects(ServingConfig(lease_s=1, sweep_s=3600), clock) as http:
-        operations = http.app.state.operations
-        for _ in range(20):
-            for _ in range(20):
-                await http.post(f"{TEXTCRAFT}/create", json={})
-            clock.now += 2
-            operations.sweep()
-        desk = next(r for r in http.app.routes if r.path == f"{TEXTCRAFT}/create").endpoint
-        seats = next(c.cell_contents for c in desk.__closure__ if hasattr(c.cell_contents, "__self__")).__self__._seats
+def test_ids_of_lost_sessions_are_forgotten():
+    opened = []
+    seats = Seats(ServingConfig(), lambda session: session in opened[-20:])
+    for _ in range(1000):
+        number = seats.claim()
+        opened.append(str(number))
+        seats.add(Seat(number, str(number), started=True))
         assert len(seats) < 120
-        assert (await http.post(f"{TEXTCRAFT}/create", json={})).json()["id"] == 400
+    assert seats.find(999).session == "999"
+    with pytest.raises(Gone, match="has been deleted"):
+        seats.find(3)
+    with pytest.raises(NotFound, match="is not valid"):
+        seats.find(1000)
 
 
 async def test_a_full_server_is_429(dialects):
