@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from sojourn import __version__
-from sojourn.cli import demo, doctor, envs, evaluate, models, rollout, serve, train
-from sojourn.cli.report import report
+from sojourn.cli import demo, doctor, envs, evaluate, goal_map, models, rollout, serve, train
+from sojourn.cli.report import INTERRUPTED, report
 
 app = typer.Typer(
     name="sojourn",
@@ -55,6 +55,7 @@ app.add_typer(models.app, name="models")
 app.command("envs")(envs.envs)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
+app.command("import-goal-map")(goal_map.import_goal_map)
 
 COMMANDS = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
 

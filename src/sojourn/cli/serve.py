@@ -12,7 +12,9 @@ from sojourn.protocol.errors import UsageError
 
 
 def serve(
-    envs: Annotated[list[str], typer.Argument(metavar="ENV...", help="Environments to serve, e.g. textcraft babyai.")],
+    envs: Annotated[
+        list[str] | None, typer.Argument(metavar="ENV...", help="Environments to serve, e.g. textcraft babyai.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; another than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Server processes.")] = 1,
@@ -23,24 +25,51 @@ def serve(
     ] = None,
     max_sessions: Annotated[int | None, typer.Option(min=1, help="Open sessions of one process.")] = None,
     lease_s: Annotated[float | None, typer.Option(help="Seconds that an unused session lives.")] = None,
+    dialect: Annotated[
+        str | None, typer.Option(help="agentgym or openenv: what one environment speaks at the root path, too.")
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="That environment, where more than one is served.")] = None,
+    legacy_scoring: Annotated[
+        bool, typer.Option("--legacy-scoring", help="BabyAI's running score, in the agentgym dialect.")
+    ] = False,
+    goal_map: Annotated[
+        Path | None, typer.Option(help="TextCraft's goals by data_idx, from import-goal-map, in the agentgym dialect.")
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Written with the address once requests are answered.")
     ] = None,
 ) -> None:
     """Serve environments over HTTP until interrupted.
 
-    Sessions can be reset, stepped, frozen, restored, forked and changed; the API is described at /openapi.json.
+    Sessions can be reset, stepped, frozen, restored, forked and changed; the API is described at /openapi.json. Clients
+    of AgentGym and of OpenEnv find what they know at /agentgym/ENV and /openenv/ENV, or with --dialect at the root.
     """
     from sojourn.serving.auth import STEP_TOKEN_VARIABLE, read_token
     from sojourn.serving.config import ServingConfig
     from sojourn.serving.supervisor import serve as serve_envs
 
+    envs = list(envs or [])
+    if env is not None and env not in envs:
+        envs.append(env)
+    if env is not None and dialect is None:
+        raise UsageError(f"--env {env} says who speaks a --dialect, and there is none")
+    if not envs:
+        raise UsageError("Missing argument 'ENV...': name an environment to serve (see: sojourn serve --help)")
+    if dialect is not None and env is None and len(envs) > 1:
+        raise UsageError(f"--dialect {dialect}: say with --env which of {', '.join(envs)} answers at the root path")
+    dialects = {
+        "root": dialect,
+        "root_env": None if dialect is None else env or envs[0],
+        "legacy_scoring": legacy_scoring,
+        "goal_map": goal_map,
+    }
     limits = {"max_sessions": max_sessions, "lease_s": lease_s}
     token, step_token = read_token(token_file), read_token(step_token_file, STEP_TOKEN_VARIABLE)
     config = _serving_config(
         {
             "token": token,
             "step_token": step_token,
+            "dialects": dialects,
             **{key: value for key, value in limits.items() if value is not None},
         },
         ServingConfig,
