@@ -15,7 +15,7 @@ import typer
 
 from sojourn import __version__
 from sojourn.cli import demo, doctor, envs, evaluate, goal_map, models, rollout, serve, train
-from sojourn.cli.report import INTERRUPTED, report
+from sojourn.cli.report import report
 
 app = typer.Typer(
     name="sojourn",
