@@ -78,6 +78,14 @@ async def test_a_wrong_focus_ends_it_all(env):
     assert result.info["raw"]["score"] == -100
 
 
+async def test_points_that_a_game_begins_with_are_paid_by_the_first_step(env):
+    observation = await env.reset(TaskRef("sciworld", "chemistry-mix-paint-secondary-color/27"))
+    assert (observation.info["score"], observation.info["raw"]["score"]) == (0.0, 20)
+    for reward in (0.2, 0.0):
+        result = await env.step("inventory")
+        assert (result.reward, result.info["score"]) == (reward, 0.2)
+
+
 async def test_unknown_actions_are_refused_and_take_no_time(env):
     for action in ("", "fly to the moon", "look around " * 100, "x" * (LONGEST_ACTION + 1), "\ud800", "\0"):
         result = await env.step(action)

@@ -68,7 +68,7 @@ class SciWorldEnv(ReplayEnv):
         super().__init__()
         self._pool, self._gold = pool, gold
         self._episode: Episode | None = None
-        self._text, self._steps = "", 0
+        self._text, self._steps, self._paid = "", 0, 0.0
         self._told_over = False
 
     async def reset(self, task: TaskRef, *, seed: int | None = None, init: dict[str, Any] | None = None) -> Observation:
@@ -104,7 +104,8 @@ class SciWorldEnv(ReplayEnv):
         await self.close()
         self._episode = self._pool.start(game)
         _, told = self._now()
-        self._text, self._steps, self._told_over = f"{told.task}\n{told.text}", 0, False
+        self._text, self._told_over = f"{told.task}\n{told.text}", False
+        self._steps, self._paid = 0, 0.0
         return Observation(self._text, self._info())
 
     async def _step(self, action: str) -> StepResult:
@@ -112,14 +113,15 @@ class SciWorldEnv(ReplayEnv):
         if self._ended():
             self._text, self._told_over = OVER, True
             return self._result(0.0)
-        before = _score(told)
         self._steps += 1
         if len(action) > LONGEST_ACTION:
             self._text = UNKNOWN
         else:
             told = self._pool.do(episode, f"act {action}")
             self._text = told.text or f"The simulator failed: {told.error}"[:500]
-        return self._result(_score(told) - before)
+        # Some games have points before anything is done: the first step pays them.
+        reward, self._paid = _score(told) - self._paid, _score(told)
+        return self._result(reward)
 
     async def _inject(self, change: dict[str, Any]) -> Observation:
         episode, _ = self._now()
@@ -160,7 +162,7 @@ class SciWorldEnv(ReplayEnv):
         if told.error:
             raw["error"] = told.error[:500]
         return {
-            "score": _score(told),
+            "score": self._paid,
             "success": told.points >= 100,
             "state_key": _key(episode, told, self._ended()),
             "raw": raw,
