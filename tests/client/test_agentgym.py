@@ -24,7 +24,13 @@ from sojourn.protocol.errors import (
     UnknownTask,
     UsageError,
 )
+from sojourn.protocol.trajectory import StopReason
+from sojourn.rollout.episode import run_episode
+from sojourn.rollout.renderer import Renderer
 from sojourn.serving.app import create_app
+from tests.models import byte_tokenizer
+from tests.rollout.conftest import Make
+from tests.rollout.engine import turns
 
 SERVICES = {"textcraft": TextCraftService(), "babyai": BabyAIService()}
 
@@ -92,6 +98,22 @@ async def test_it_stands_in_a_pool() -> None:
         assert (await session.step("inventory")).observation == "Inventory: You are not carrying anything."
         await session.close()
         await session.close()
+
+
+async def test_a_rollout_does_not_see_the_difference() -> None:
+    renderer = Renderer(byte_tokenizer())
+    actions = await solution("textcraft", "textcraft_17")
+    async with foreign("textcraft") as client:
+        make = Make(client, renderer)
+        player = make(
+            turns("no idea", *(f"Action: {action}" for action in actions)), envs=EnvPool([client]), run_seed=0
+        )
+        played = await run_episode(
+            player, "textcraft", "textcraft_17", horizon=30, group_id="g", sibling=0, view="agentgym", env_seed=5
+        )
+        assert (played.stop, played.success, played.score) == (StopReason.COMPLETED, True, 1.0)
+        assert len(played.turns) == len(actions) + 1
+        assert client.open_sessions == 0
 
 
 async def test_what_it_knows_of_tasks() -> None:

@@ -213,7 +213,7 @@ class AgentGymSession:
         self.task = ""
         self.family = ""
         self.view = VIEW
-        self.lease_s = float("inf")
+        self.lease_s = 86_400.0  # for whoever renews leases: this server has none
         self.revision = 0
         self.observation = Observation("", {})
         client.open_sessions += 1
