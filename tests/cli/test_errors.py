@@ -116,7 +116,7 @@ def test_interrupt_and_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(registry, "names", names)
 
     raising(KeyboardInterrupt())
-    assert run("doctor").code == 130
+    assert run("doctor") == (130, "", "sojourn: interrupted\n")
     raising(RuntimeError("boom\nbang"))
     outcome = run("doctor")
     assert (outcome.code, outcome.out) == (1, "")

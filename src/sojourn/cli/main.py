@@ -15,7 +15,7 @@ import typer
 
 from sojourn import __version__
 from sojourn.cli import demo, doctor, envs, evaluate, goal_map, models, rollout, serve, train
-from sojourn.cli.report import report
+from sojourn.cli.report import INTERRUPTED, report
 
 app = typer.Typer(
     name="sojourn",
@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report(
             error, f"sojourn {arguments[0]} --help" if arguments and arguments[0] in COMMANDS else "sojourn --help"
         )
+    if code == INTERRUPTED:
+        return report(KeyboardInterrupt(), "")
     return int(code or 0)
 
 

@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from sojourn.protocol.errors import ServiceError, TransportError, UsageError
 
+INTERRUPTED = 130
 MENDABLE = (UsageError, ServiceError, TransportError)
 
 
@@ -25,7 +26,7 @@ def report(error: BaseException, teacher: str) -> int:
     error = _first_leaf(error)
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         _say("interrupted")
-        return 130
+        return INTERRUPTED
     if os.environ.get("SOJOURN_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, TyperException):
