@@ -58,4 +58,7 @@ async def run_training(
 
     urls = urls or [url for entry in config.envs for url in entry.urls or ()]
     async with environments([entry.name for entry in config.envs], urls, token_file) as envs:
-        return await Trainer(config, envs, run_dir=run_dir, resume=resume, observer=display).run()
+        trainer = Trainer(config, envs, run_dir=run_dir, resume=resume, observer=display)
+        first = "; the start is evaluated first" if config.trainer.eval_every and not resume else ""
+        display.on_note(f"{config.name}: {config.trainer.num_steps} steps, in {run_dir}{first}")
+        return await trainer.run()
