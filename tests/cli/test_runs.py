@@ -30,7 +30,7 @@ def test_train_then_resume_then_eval(run: Run, config: Path, tmp_path: Path) -> 
     again = run("train", config)
     assert again.code == 2
     assert "--resume" in again.err
-    changed = run("train", config, "optim.lr=0.5", "--resume", "--quiet")
+    changed = run("train", config, "optim.lr=0.5", "--resume")
     assert changed.code == 2
     assert "optim.lr" in changed.err
     assert changed.err.count("\n") == 1

@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from sojourn import plugins
 from sojourn.envs import conformance, registry
 from sojourn.envs.base import EnvService, pack_state, unpack_state
 from sojourn.envs.conformance import CHECKS
@@ -36,7 +37,7 @@ async def test_every_registered_environment_conforms(name, tmp_path, monkeypatch
 def entry_points(monkeypatch):
     """An installed distribution that brings `guess` along, by the one line in its metadata."""
     point = EntryPoint("guess", "tests.envs.example_env:GuessService", "sojourn.envs")
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: [point] if group == point.group else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: [point] if group == point.group else [])
 
 
 async def test_a_third_environment_is_one_file_and_one_line(entry_points):

@@ -90,15 +90,17 @@ def _tell(console: Console, config: TrainConfig, summary: RunSummary, seconds: f
     """Draw the curve, write `summary.json`, print the table and where things lie."""
     from sojourn.cli.curve import draw, terminal
     from sojourn.evaluation.report import paired_gain
+    from sojourn.trainer.writing import writing
 
     run_dir = Path(summary.run_dir)
     steps = sorted(summary.evaluations)
     start, end = summary.evaluations[steps[0]], summary.evaluations[steps[-1]]
     gain = paired_gain(start, end)
     curve = read_curve(run_dir, summary, f"{config.model.name} on {', '.join(e.name for e in config.envs)}")
-    draw(curve, run_dir / "curve.png")
     document = summarise(start, end, gain, curve, seconds, config.seed)
-    (run_dir / "summary.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    with writing(run_dir):
+        draw(curve, run_dir / "curve.png")
+        (run_dir / "summary.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     console.print(terminal(curve, width=min(console.width, 100)), highlight=False, markup=False, soft_wrap=True)
     console.print(_table(start, end))
     console.print(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from importlib import import_module
-from importlib.metadata import entry_points
-
 from sojourn.envs.base import EnvService
+from sojourn.plugins import Registry
 from sojourn.protocol.errors import UsageError
 
 BUILTIN = {
@@ -15,10 +12,8 @@ BUILTIN = {
     "textcraft": "sojourn.envs.textcraft:TextCraftService",
 }
 
-
-def names() -> list[str]:
-    """Every registered environment, ours and third-party."""
-    return sorted({*BUILTIN, *(point.name for point in entry_points(group="sojourn.envs"))})
+_REGISTRY = Registry[EnvService]("environment", "sojourn.envs", BUILTIN, EnvService)
+names, load = _REGISTRY.names, _REGISTRY.load
 
 
 def lacking() -> dict[str, str]:
@@ -31,30 +26,4 @@ def lacking() -> dict[str, str]:
             lack = str(error)
         if lack is not None:
             found[name] = lack
-    return found
-
-
-def load(name: str) -> type[EnvService]:
-    """The service class of an environment; imports only that environment.
-
-    Raises:
-        UsageError: for an unknown name, or an environment whose extra is not installed.
-    """
-    if name in BUILTIN:
-        module, _, attribute = BUILTIN[name].partition(":")
-        try:
-            found = getattr(import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if error.name and error.name.startswith("sojourn"):
-                raise
-            raise UsageError(f"environment {name!r} needs {error.name!r}: pip install 'sojourn[{name}]'") from error
-    else:
-        points = {point.name: point for point in entry_points(group="sojourn.envs")}
-        if name not in points:
-            near = difflib.get_close_matches(name, names(), n=1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"no environment {name!r}{hint} (known: {', '.join(names())})")
-        found = points[name].load()
-    if not (isinstance(found, type) and issubclass(found, EnvService)):
-        raise UsageError(f"environment {name!r} does not lead to an EnvService class")
     return found

@@ -30,6 +30,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.rollout.horizon import HorizonState, HorizonStatistics
 from sojourn.trainer.policy import TrainPolicy
 from sojourn.trainer.tasks import SamplerState
+from sojourn.trainer.writing import writing
 
 
 class Progress(BaseModel):
@@ -91,21 +92,23 @@ class CheckpointStore:
         return self.directory / f"step_{step:06d}"
 
     def save(self, state: RunState, policy: TrainPolicy, tokenizer: PreTrainedTokenizerBase | None = None) -> Path:
-        """Write the checkpoint of `state.progress.step`, then drop those beyond the last `keep`."""
+        """Write the checkpoint of `state.progress.step`, then drop those beyond the last `keep`.
+
+        Raises:
+            UsageError: it cannot be written; the checkpoints before it are untouched.
+        """
         target = self.path(state.progress.step)
         scratch = self.directory / f".writing_{target.name}"
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        save_model(scratch / "model", policy.model, policy.named_weights(), tokenizer)
-        if policy.adapted:
-            save_file(_contiguous(policy.trained_weights()), scratch / "trained.safetensors")
-        tensors = {**policy.optimizer_tensors(), "torch_rng": torch.get_rng_state()}
-        save_file(_contiguous(tensors), scratch / "optimizer.safetensors")
-        (scratch / "state.json").write_text(state.model_dump_json(indent=1))
-        _seal(scratch)
-        shutil.rmtree(target, ignore_errors=True)
-        scratch.rename(target)
-        _fsync(self.directory)
+        try:
+            with writing(target):
+                _write(scratch, state, policy, tokenizer)
+                shutil.rmtree(target, ignore_errors=True)
+                scratch.rename(target)
+                _fsync(self.directory)
+        except UsageError:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
         for step in self.steps()[: -self.keep]:
             shutil.rmtree(self.path(step))
         return target
@@ -130,6 +133,17 @@ class CheckpointStore:
                     raise
                 on_note(f"{error}; falling back")
         raise AssertionError("unreachable")
+
+
+def _write(directory: Path, state: RunState, policy: TrainPolicy, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    directory.mkdir(parents=True)
+    save_model(directory / "model", policy.model, policy.named_weights(), tokenizer)
+    if policy.adapted:
+        save_file(_contiguous(policy.trained_weights()), directory / "trained.safetensors")
+    tensors = {**policy.optimizer_tensors(), "torch_rng": torch.get_rng_state()}
+    save_file(_contiguous(tensors), directory / "optimizer.safetensors")
+    (directory / "state.json").write_text(state.model_dump_json(indent=1))
+    _seal(directory)
 
 
 def save_model(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sojourn.protocol.errors import UsageError
+from sojourn.trainer.writing import writing
 
 
 class MetricsWriter:
@@ -28,7 +29,8 @@ class MetricsWriter:
 
     def __init__(self, run_dir: Path, *, offset: int = 0, tensorboard: bool = True, purge_step: int = 0) -> None:
         self.path = run_dir / "metrics.jsonl"
-        self._file = self.path.open("ab")
+        # Unbuffered: bytes that the disk refused must not come again when the file is closed.
+        self._file = self.path.open("ab", buffering=0)
         if self._file.tell() < offset:
             self._file.close()
             raise UsageError(f"{self.path} is shorter than its checkpoint says ({offset} bytes): it was edited")
@@ -41,24 +43,28 @@ class MetricsWriter:
         return self._file.tell()
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one line: a single write, flushed."""
+        """Append one line; raises `UsageError` when the disk does not take it."""
         line = {"step": step, **{name: _finite(value) for name, value in metrics.items()}}
-        self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        if self._board:
-            for name, value in metrics.items():
-                self._board.add_scalar(name, value, step)
+        left = memoryview(json.dumps(line, allow_nan=False).encode() + b"\n")
+        with writing(self.path):
+            while left:
+                left = left[self._file.write(left) :]
+            if self._board:
+                for name, value in metrics.items():
+                    self._board.add_scalar(name, value, step)
 
     def sync(self) -> None:
-        """Let the disk have it all."""
-        os.fsync(self._file.fileno())
-        if self._board:
-            self._board.flush()
+        """Let the disk have it all; raises `UsageError`."""
+        with writing(self.path):
+            os.fsync(self._file.fileno())
+            if self._board:
+                self._board.flush()
 
     def close(self) -> None:
-        self._file.close()
-        if self._board:
-            self._board.close()
+        with writing(self.path):
+            self._file.close()
+            if self._board:
+                self._board.close()
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

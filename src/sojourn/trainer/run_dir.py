@@ -25,6 +25,7 @@ from sojourn.rollout.recorder import Recorder
 from sojourn.trainer.checkpoint import Checkpoint, CheckpointStore
 from sojourn.trainer.config import TrainConfig, changed_keys
 from sojourn.trainer.metrics import MetricsWriter
+from sojourn.trainer.writing import writing
 
 
 class RunDir:
@@ -59,7 +60,7 @@ class RunDir:
             UsageError: it cannot be written, or its metrics were edited.
         """
         config, step = self._config, self.checkpoint.state.progress.step if self.checkpoint else 0
-        try:
+        with writing(self.path, "the run directory"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._write("config.yaml", yaml.safe_dump(config.dump(), sort_keys=False))
             self._metrics = MetricsWriter(
@@ -68,8 +69,6 @@ class RunDir:
                 tensorboard=config.logging.tensorboard,
                 purge_step=step + 1,
             )
-        except OSError as error:
-            raise UsageError(f"cannot write the run directory {self.path}: {error.strerror or error}") from error
         self.recorder = Recorder(self.path / "trajectories") if config.logging.trajectories else None
         self._discard_after(step if self.checkpoint else -1)
 
@@ -85,9 +84,10 @@ class RunDir:
             self.recorder.write(step, groups)
 
     def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
-        """Keep the results of an evaluation."""
-        (self.path / "evaluations").mkdir(exist_ok=True)
-        self._write(f"evaluations/step_{step:06d}.json", evaluation.model_dump_json(indent=1))
+        """Keep the results of an evaluation; raises `UsageError` when the disk does not take them."""
+        with writing(self.path / "evaluations"):
+            (self.path / "evaluations").mkdir(exist_ok=True)
+            self._write(f"evaluations/step_{step:06d}.json", evaluation.model_dump_json(indent=1))
 
     def evaluations(self) -> dict[int, Evaluation]:
         """All evaluations of the run by step, those before a resumption included."""
@@ -111,14 +111,13 @@ class RunDir:
             raise UsageError(f"nothing to resume: there is no run in {self.path}") from error
         except (OSError, yaml.YAMLError) as error:
             raise UsageError(f"cannot resume: {self.path / 'config.yaml'} is unreadable") from error
-        checkpoint = None
+        checkpoint, note = None, "no checkpoint yet: starting from the beginning"
         if self.checkpoints.steps():
             checkpoint = self.checkpoints.latest(fall_back=config.trainer.resume_fallback, on_note=on_note)
             before = checkpoint.state.config
-            on_note(f"resuming after step {checkpoint.state.progress.step}")
-        else:
-            on_note("no checkpoint yet: starting from the beginning")
+            note = f"resuming after step {checkpoint.state.progress.step}"
         _refuse_changes(before, config.dump())
+        on_note(note)
         return checkpoint
 
     def _discard_after(self, step: int) -> None:
