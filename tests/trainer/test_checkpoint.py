@@ -55,7 +55,7 @@ def test_a_write_that_was_cut_is_no_checkpoint(tmp_path, monkeypatch):
     store.save(_state(1), policy)
     with monkeypatch.context() as patch:
         patch.setattr("sojourn.trainer.checkpoint._seal", lambda _: (_ for _ in ()).throw(OSError("no space left")))
-        with pytest.raises(UsageError, match="cannot write .*: no space left"):
+        with pytest.raises(UsageError, match=r"cannot write .*: no space left"):
             store.save(_state(2), policy)
     assert store.latest().state.progress.step == 1
     store.save(_state(2), policy)

@@ -48,21 +48,10 @@ def serve(
     from sojourn.serving.config import ServingConfig
     from sojourn.serving.supervisor import serve as serve_envs
 
-    envs = list(envs or [])
-    if env is not None and env not in envs:
-        envs.append(env)
-    if env is not None and dialect is None:
-        raise UsageError(f"--env {env} says who speaks a --dialect, and there is none")
+    envs = list(dict.fromkeys([*(envs or []), *([env] if env else [])]))
     if not envs:
         raise UsageError("Missing argument 'ENV...': name an environment to serve (see: sojourn serve --help)")
-    if dialect is not None and env is None and len(envs) > 1:
-        raise UsageError(f"--dialect {dialect}: say with --env which of {', '.join(envs)} answers at the root path")
-    dialects = {
-        "root": dialect,
-        "root_env": None if dialect is None else env or envs[0],
-        "legacy_scoring": legacy_scoring,
-        "goal_map": goal_map,
-    }
+    dialects = {**_root(envs, dialect, env), "legacy_scoring": legacy_scoring, "goal_map": goal_map}
     limits = {"max_sessions": max_sessions, "lease_s": lease_s}
     token, step_token = read_token(token_file), read_token(step_token_file, STEP_TOKEN_VARIABLE)
     config = _serving_config(
@@ -83,6 +72,17 @@ def serve(
     serve_envs(
         parse_env_config(envs, env_config or []), host=host, port=port, workers=workers, config=config, on_ready=ready
     )
+
+
+def _root(envs: list[str], dialect: str | None, env: str | None) -> dict[str, str | None]:
+    """Who answers at the root path, and in what dialect; raises `UsageError` when that is not clear."""
+    if dialect is None:
+        if env is not None:
+            raise UsageError(f"--env {env} says who speaks a --dialect, and there is none")
+        return {"root": None, "root_env": None}
+    if env is None and len(envs) > 1:
+        raise UsageError(f"--dialect {dialect}: say with --env which of {', '.join(envs)} answers at the root path")
+    return {"root": dialect, "root_env": env or envs[0]}
 
 
 def parse_env_config(envs: list[str], options: list[str]) -> dict[str, dict[str, Any]]:
