@@ -14,8 +14,9 @@ from sojourn.protocol.errors import UsageError
 from tests.envs.example_env import GuessEnv, GuessService
 
 SIZES = {"episodes": 8, "hostile": 1_000, "memory_episodes": 40}
-SLOW = {"sciworld": {"episodes": 1, "hostile": 100, "memory_episodes": 2}}
-"""A step there takes milliseconds, and all that replays takes them again."""
+SLOW = {"sciworld": {"episodes": 1, "hostile": 100, "memory_episodes": 16}}
+"""A step there takes milliseconds, and all that replays takes them again. Over fewer episodes than these, a cache that
+fills once (a kilobyte) would pass for a leak."""
 OPTIONS = {"sciworld": {"jvms": 1}}
 
 
