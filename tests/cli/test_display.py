@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sojourn.cli.curve import Curve, HeldOut, draw, terminal
-from sojourn.cli.progress import progress
+from sojourn.cli.progress import LiveProgress, progress
 from sojourn.envs import registry
 from tests.cli.conftest import Run
 
@@ -92,3 +92,15 @@ def test_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         assert outcome.code == 0, outcome
         assert "sojourn-tiny" in outcome.out
         assert "sojourn models add smollm2" in outcome.out
+
+
+def test_time_left_of_slow_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of minutes, as large models take, have a time left as well."""
+    clock = [0.0]
+    display = LiveProgress(Console(file=io.StringIO(), force_terminal=True))
+    monkeypatch.setattr(display._bar, "get_time", lambda: clock[0])
+    for step in range(1, 5):
+        clock[0] += 300.0
+        display.on_step(step, 10, {})
+    (task,) = display._bar.tasks
+    assert task.time_remaining == pytest.approx(6 * 300, rel=0.3)

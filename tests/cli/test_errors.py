@@ -14,15 +14,20 @@ from sojourn.envs import registry
 from sojourn.protocol.errors import TransportError
 from tests.cli.conftest import Outcome, Run
 
-WITHOUT_TORCH = """
+WITHOUT = """
 import sys
 
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
 
-sys.meta_path.insert(0, Blocker())
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] == PACKAGE else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
 from sojourn.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -86,14 +91,34 @@ def test_dead_server(run: Run, config: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["train", "demo"], ["eval", "--model", "sojourn-tiny", "--env", "textcraft"], ["models", "list"], ["demo"]],
+    [
+        ["train", "demo"],
+        ["eval", "--model", "sojourn-tiny", "--env", "textcraft"],
+        ["rollout", "--oracle", "--env", "textcraft", "--episodes", "1", "--out", "recordings"],
+        ["models", "list"],
+        ["demo"],
+    ],
 )
 def test_missing_extra(command: list[str], tmp_path: Path) -> None:
+    check(without("torch", tmp_path, *command), "'torch'", "pip install 'sojourn[train]'")
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("package", "override"), [("peft", "model.lora={}"), ("tensorboard", "logging.tensorboard=true")]
+)
+def test_one_missing_package(package: str, override: str, config: Path, tmp_path: Path) -> None:
+    said = without(package, tmp_path, "train", str(config), "--quiet", override)
+    check(said, f"'{package}", "pip install 'sojourn[train]'")
+
+
+def without(package: str, directory: Path, *command: str) -> Outcome:
+    """The command in a process in which a package is not installed."""
+    program = WITHOUT.replace("PACKAGE", repr(package))
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *command], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, cwd=directory, check=False
     )
-    check(Outcome(done.returncode, done.stdout, done.stderr), "'torch'", "pip install 'sojourn[train]'")
-    assert not list(tmp_path.iterdir())
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("command", ["train", "demo"])

@@ -185,3 +185,14 @@ def test_changed_keys():
 
 def test_importing_it_names_every_section():
     assert set(TrainConfig.model_fields) == {key.split(".")[0] for key in KEYS.split()}
+
+
+def test_a_model_by_name_alone(tmp_path):
+    assert parse_config({**MINIMAL, "model": "smollm2"}).model.name == "smollm2"
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, "model": "smollm2"}))
+    assert load_config(path).model.name == "smollm2"
+    config = load_config(path, ["model.lora.r=4", "optim.lr=0.1"])
+    assert (config.model.name, config.model.lora.r) == ("smollm2", 4)
+    config = load_config(path, ["model.dtype=bfloat16", "model=./mine"])
+    assert (config.model.name, config.model.dtype) == ("./mine", "bfloat16")

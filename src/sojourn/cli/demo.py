@@ -68,7 +68,9 @@ def _claim(run_dir: Path, console: Console) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / MARKER).touch()
     except OSError as error:
-        raise UsageError(f"cannot write the run directory {run_dir}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot write the run directory {run_dir}: {error.strerror} (give another --run-dir)"
+        ) from error
 
 
 def _plan(config: TrainConfig) -> str:

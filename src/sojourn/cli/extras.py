@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 
 from sojourn.protocol.errors import UsageError
+
+_EXTRA = re.compile(r"""extra\s*==\s*['"](\w+)['"]""")
 
 
 @contextmanager
@@ -16,10 +19,29 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        module = missing.name or "a package"
-        if module.partition(".")[0] == "sojourn":
+        if not missing.name or missing.name.partition(".")[0] == "sojourn":
             raise
-        raise UsageError(f"this needs {module!r}, which is not installed: pip install 'sojourn[{extra}]'") from missing
+        raise UsageError(what_is_missing(missing.name, extra)) from missing
+
+
+def what_is_missing(module: str, extra: str | None = None) -> str:
+    """One line on a package that is not installed, and how to install it.
+
+    Args:
+        module: what could not be imported.
+        extra: what it comes with; None: the extra of this distribution that names the package, if one does.
+    """
+    extra = extra or _extra_of(module.partition(".")[0])
+    wanted = f"'sojourn[{extra}]'" if extra else module.partition(".")[0]
+    return f"this needs {module!r}, which is not installed: pip install {wanted}"
+
+
+def _extra_of(package: str) -> str | None:
+    for requirement in metadata.requires("sojourn") or ():
+        name, _, marker = requirement.partition(";")
+        if re.split(r"[^\w.-]", name.strip())[0].replace("-", "_") == package and (found := _EXTRA.search(marker)):
+            return found[1]
+    return None
 
 
 def find_config(name: str) -> Path:

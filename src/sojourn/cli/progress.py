@@ -17,6 +17,9 @@ COLUMNS = (
     ("rollout/tokens_per_s", "tokens/s", "{:,.0f}"),
 )
 
+_SPEED_OVER_S = 24 * 3600.0
+"""Steps of this last time tell how long the rest will take."""
+
 
 def summarise(metrics: Mapping[str, float]) -> str:
     """The few metrics that tell how a run goes, in one line; what the step did not measure is left out."""
@@ -51,6 +54,8 @@ class LiveProgress:
             TextColumn("{task.fields[line]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
+            # Steps may take minutes; over rich's half minute there would be no speed, hence no time left.
+            speed_estimate_period=_SPEED_OVER_S,
         )
         self._task = self._bar.add_task("train", total=None, line="")
 

@@ -10,6 +10,7 @@ import traceback
 import typer
 from typer.exceptions import TyperException
 
+from sojourn.cli.extras import what_is_missing
 from sojourn.protocol.errors import ServiceError, TransportError, UsageError
 
 INTERRUPTED = 130
@@ -34,6 +35,9 @@ def report(error: BaseException, teacher: str) -> int:
         return 2
     if isinstance(error, MENDABLE):
         _say(str(error))
+        return 2
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "sojourn":
+        _say(what_is_missing(error.name))
         return 2
     _say(f"{type(error).__name__}: {error} (a bug; the traceback is in {_keep(error)})")
     return 1

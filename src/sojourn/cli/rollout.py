@@ -104,7 +104,8 @@ async def _play(
 async def _demonstrate(
     envs: EnvPool, policy: Policy, tasks: Sequence[EvalTask], horizon: int, seed: int
 ) -> list[TrajectoryGroup]:
-    from sojourn.engines.models import load_tokenizer
+    with needs("train"):
+        from sojourn.engines.models import load_tokenizer
     from sojourn.protocol.trajectory import TrajectoryGroup
     from sojourn.rollout.agent import FORMATS
     from sojourn.rollout.demonstration import demonstrate

@@ -186,7 +186,7 @@ class EnvPool:
         live = [(s, s.specs) for s in self._servers if s.dead is None and s.specs is not None]
         if not live:
             reasons = "; ".join(f"{s.client.base_url}: {s.dead}" for s in self._servers)
-            raise TransportError(f"no environment server is left ({reasons})")
+            raise TransportError(f"no environment server is left ({reasons}); start one: sojourn serve ENV")
         return live
 
     async def _meet(self, server: _Server) -> None:

@@ -29,6 +29,8 @@ class Engine(ABC):
 
     name: str
     """Recorded in every trajectory, e.g. `hf:smollm2`."""
+    version: str = ""
+    """Of the software that generates, e.g. `torch 2.13.0, transformers 5.24.0`; recorded likewise."""
     policy_version: int = 0
     max_context: int
     """Longest prompt plus completion in tokens."""

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
+import transformers
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -88,6 +89,7 @@ class HFEngine(Engine):
         self, model: PreTrainedModel, *, name: str, config: HFEngineConfig | None = None, share: bool = False
     ) -> None:
         self.name = name
+        self.version = f"torch {torch.__version__}, transformers {transformers.__version__}"
         self.config = config or HFEngineConfig()
         if share and self.config.dtype not in (None, str(model.dtype).removeprefix("torch.")):
             raise ValueError(f"share=True cannot change the dtype {model.dtype} to {self.config.dtype}")

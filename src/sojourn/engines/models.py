@@ -118,7 +118,8 @@ def _location(source: ModelSource) -> str:
             return snapshot_download(source.path, local_files_only=True)
         except OSError as error:
             raise UsageError(
-                f"the model {source.path!r} is neither here nor in the hub's cache, and the hub cannot be reached"
+                f"the model {source.path!r} is neither here nor in the hub's cache, and the hub cannot be reached: "
+                f"give {', '.join(EMBEDDED)}, smollm2, a directory, or a hub id once the hub answers"
             ) from error
     return source.path
 
@@ -128,6 +129,8 @@ def _one_line(source: ModelSource, what: str) -> Iterator[None]:
     """Turn what transformers raises for an unknown, broken or unreachable model into one line."""
     try:
         yield
+    except ModuleNotFoundError:
+        raise  # a package is missing, not the model
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(f"cannot load the {what} of {source.name!r}: {reason}") from error

@@ -112,6 +112,8 @@ class Trajectory:
     attempt: int = 0
     sibling: int = 0
     error: str | None = None
+    engine_version: str = ""
+    """Of the engine's software."""
     snapshots: list[str] = field(default_factory=list)
     started: float = 0.0
     """Unix seconds."""

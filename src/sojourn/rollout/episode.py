@@ -291,6 +291,7 @@ def _blank(player: Player, env: str, task: str, view: str, seed: int | None) -> 
         env=env,
         env_version="",
         engine=player.engine.name,
+        engine_version=player.engine.version,
         view=view,
     )
 

@@ -41,7 +41,7 @@ class Guard:
         controls = hmac.compare_digest(presented, self._token)
         steps = self._step is not None and hmac.compare_digest(presented, self._step)
         if scheme.lower() != "bearer" or not (controls or steps):
-            raise Unauthorized("this server wants a bearer token")
+            raise Unauthorized("this server wants a bearer token (--token-file, or SOJOURN_TOKEN)")
         if not controls and access is not Access.STEP:
             raise Forbidden("this token may only step")
 

@@ -61,7 +61,8 @@ class Session:
         if key == self.last_key:
             return self.last_reply
         if key[1] != self.revision:
-            raise Conflict(f"revision {key[1]} is stale, the session is at {self.revision}", revision=self.revision)
+            which = "stale" if key[1] < self.revision else "of no mutation yet"
+            raise Conflict(f"revision {key[1]} is {which}, the session is at {self.revision}", revision=self.revision)
         return None
 
 

@@ -206,14 +206,18 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
         raise UsageError(f"config {path} is not YAML: {one_line(error)}") from error
     if not isinstance(data, dict):
         raise UsageError(f"config {path} is not a mapping of keys to values")
+    data = _model_by_name(data)
     for override in overrides:
+        given = data.get("model")
         apply_override(data, override)
+        data = _model_by_name(data, given)
     return parse_config(data)
 
 
 def parse_config(data: dict[str, Any]) -> TrainConfig:
     """A config of plain values; raises `UsageError` with every problem on one line."""
     found = list(_algorithm_problems(data.get("algorithm")))
+    data = _model_by_name(data)
     checked = {**data, "algorithm": GRPOConfig()} if found else data
     try:
         config = TrainConfig.model_validate(checked)
@@ -222,6 +226,14 @@ def parse_config(data: dict[str, Any]) -> TrainConfig:
     if found:
         raise UsageError("config: " + "; ".join(found))
     return config
+
+
+def _model_by_name(data: dict[str, Any], given: Any = None) -> dict[str, Any]:
+    """`model: smollm2` is short for its `name`; what was `given` of the model beside the name stays."""
+    model = data.get("model")
+    if not isinstance(model, str):
+        return data
+    return {**data, "model": {**(given if isinstance(given, dict) else {}), "name": model}}
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

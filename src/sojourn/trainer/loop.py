@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,6 +233,7 @@ class Trainer:
             horizon=caps[entry.name],
             group_id=group_id,
             size=rollout.group_size,
+            env_seed=_env_seed(self.config.seed, group_id),
             fork_turn=rollout.fork_turn,
         )
 
@@ -266,3 +268,8 @@ class Trainer:
         self.metrics |= {f"eval/{name}": value for name, value in metrics.items()}
         self.metrics["time/eval"] = time.monotonic() - began
         self.observer.on_eval(step, metrics)
+
+
+def _env_seed(run_seed: int, group_id: str) -> int:
+    """The seed of a group's world: one for its siblings, another each time the task comes back."""
+    return int.from_bytes(hashlib.sha256(f"{run_seed}/{group_id}".encode()).digest()[:4])

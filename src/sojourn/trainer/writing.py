@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 
 from sojourn.protocol.errors import UsageError
 
+_MEND = " (make room there, or give another --run-dir)"
+
 
 @contextmanager
 def writing(path: Path, what: str = "") -> Iterator[None]:
@@ -18,7 +20,7 @@ def writing(path: Path, what: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"cannot write {name}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write {name}: {error.strerror or error}{_MEND}") from error
     except SafetensorError as error:
         # Its text carries the system's reason; it has no other attribute.
-        raise UsageError(f"cannot write {name}: {error}") from error
+        raise UsageError(f"cannot write {name}: {error}{_MEND}") from error
