@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from sojourn.envs.base import Env, EnvService
-from sojourn.envs.hostile import NASTY
+from sojourn.envs.conformance.hostile import NASTY
 from sojourn.protocol.env import Observation, StepResult, TaskRef
 from sojourn.protocol.errors import NotSupported, ServiceError
 

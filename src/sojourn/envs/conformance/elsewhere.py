@@ -7,17 +7,14 @@ answers with one: the transcript of each script.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from typing import Any
 
 import orjson
 
 from sojourn.envs.base import EnvService
-from sojourn.envs.subject import Moment, Nonconformity, play, seen_at_reset
+from sojourn.envs.conformance.subject import Moment, Nonconformity, play, seen_at_reset
 from sojourn.protocol.env import TaskRef
 
 Transcript = list[Moment]
@@ -58,7 +55,7 @@ async def transcripts_elsewhere(
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        __name__,
+        f"{__package__}.child",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -69,29 +66,3 @@ async def transcripts_elsewhere(
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         raise Nonconformity(f"another process fails with code {process.returncode}: {last[:300]}")
     return [[Moment(*moment) for moment in transcript] for transcript in orjson.loads(answer)]
-
-
-async def _answer(order: dict[str, Any]) -> list[Transcript]:
-    module, _, name = order["service"].partition(":")
-    cls: type[EnvService] = attrgetter(name)(importlib.import_module(module))
-    service = cls(cls.Config.model_validate(order["config"]))
-    await service.open()
-    try:
-        scripts = {TaskRef.parse(task): actions for task, actions in order["scripts"]}
-        return await transcripts(service, scripts, order["seed"])
-    finally:
-        await service.close()
-
-
-def main() -> None:
-    """The child's side."""
-    answers = os.fdopen(os.dup(1), "wb")
-    # What an environment prints is not the answer.
-    os.dup2(2, 1)
-    found = asyncio.run(_answer(orjson.loads(sys.stdin.buffer.readline())))
-    answers.write(orjson.dumps([[list(moment) for moment in transcript] for transcript in found]))
-    answers.close()
-
-
-if __name__ == "__main__":
-    main()
