@@ -4,11 +4,14 @@
     python -m sojourn.cli.embedded train --out build/tiny
 
 `--policy search` makes the one that answers questions about the fictional worlds. Training tasks only: held-out goals,
-level seeds and worlds are never shown.
+level seeds and worlds are never shown. `untrained` makes one for another environment that `sojourn train` then teaches:
+
+    python -m sojourn.cli.embedded untrained --env sciworld --out build/sciworld
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 from pathlib import Path
@@ -19,7 +22,11 @@ import typer
 from sojourn.cli.embedded.courses import find_plan
 from sojourn.cli.embedded.demonstrations import Job, play
 from sojourn.cli.embedded.rows import Rows
+from sojourn.cli.embedded.untrained import untrained as make_untrained
+from sojourn.cli.environments import environments
+from sojourn.cli.evaluate import EnvName, Families, check_format
 from sojourn.engines.tiny import build_model, build_tokenizer, save
+from sojourn.rollout.agent import FORMATS
 from sojourn.trainer.sft import SFT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
@@ -78,6 +85,40 @@ def train(
     run.run(plan.stream(tokenizer, rows, seed, lambda: run.tokens), report_every=100_000, on_report=report)
     with run.averaged():
         save(model, tokenizer, out / "end")
+
+
+@app.command()
+def untrained(
+    out: Annotated[Path, typer.Option(help="The model's directory.")],
+    env: EnvName,
+    family: Families = None,
+    view: Annotated[str | None, typer.Option(help="How the world is worded; its first view.")] = None,
+    action_format: Annotated[str, typer.Option("--format", help="How actions are written.")] = "react",
+    thoughts: Annotated[bool, typer.Option(help="Whether the scripted solution's reasons count.")] = True,
+    episodes: Annotated[int, typer.Option(min=1, help="Scripted solutions whose words are counted.")] = 256,
+    pieces: Annotated[int, typer.Option(min=1, help="Words and phrases that are one token each, at most.")] = 768,
+    seed: Annotated[int, typer.Option(help="Of the tasks and of the weights.")] = 0,
+) -> None:
+    """Write a model that has learnt nothing, with a tokenizer made from an environment's texts."""
+    chosen = FORMATS[check_format(action_format) or "react"]()
+
+    async def make() -> None:
+        async with environments([env]) as envs:
+            model, tokenizer = await make_untrained(
+                envs,
+                env,
+                chosen,
+                families=family,
+                view=view,
+                thoughts=thoughts,
+                episodes=episodes,
+                pieces=pieces,
+                seed=seed,
+            )
+        save(model, tokenizer, out)
+        print(f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, in {out}")
+
+    asyncio.run(make())
 
 
 if __name__ == "__main__":
