@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -7,8 +8,10 @@ import yaml
 
 from sojourn.algorithms.grpo import GRPOConfig
 from sojourn.protocol.errors import UsageError
+from sojourn.rollout.few_shot import Exchange
 from sojourn.rollout.horizon import Fixed, ScalingInter
-from sojourn.trainer.config import TrainConfig, changed_keys, load_config, parse_config
+from sojourn.trainer.config import TrainConfig, changed_keys, few_shots, load_config, parse_config
+from sojourn.trainer.offline.config import parse_offline
 
 MINIMAL = {"envs": [{"name": "textcraft"}], "horizon": {"type": "fixed", "turns": 10}}
 
@@ -20,7 +23,8 @@ algorithm.objective algorithm.old_logprobs algorithm.preset algorithm.ratio_leve
 algorithm.tis_floor algorithm.truncated
 curriculum.type
 engine.cache_mb engine.dtype engine.max_context engine.max_rows engine.prefill_tokens engine.reuse engine.threads
-envs.0.dialect envs.0.eval_split envs.0.families envs.0.init envs.0.name envs.0.reward.0.name envs.0.reward.0.weight
+envs.0.dialect envs.0.eval_split envs.0.families envs.0.few_shot envs.0.init envs.0.name
+envs.0.reward.0.name envs.0.reward.0.weight
 envs.0.split envs.0.urls envs.0.view envs.0.weight
 eval.concurrency eval.episodes eval.horizon eval.seed eval.split eval.temperature
 horizon.by_env horizon.stages horizon.steps_per_stage horizon.type
@@ -233,3 +237,58 @@ def test_a_list_is_not_blamed_for_its_items():
         parse_config({"envs": [{"name": "babyai", "reward": "nope"}], "horizon": {"type": "fixed", "turns": 3}})
     assert "envs.0.reward: no reward 'nope'" in str(error.value)
     assert "at least 1 item" not in str(error.value)
+
+
+SHOWN = {"user": "goal: go to the red ball", "assistant": "Action: go to red ball 1"}
+
+
+def test_example_turns_come_from_a_file_beside_the_config_and_stay_in_it(tmp_path, monkeypatch):
+    (tmp_path / "shots").mkdir()
+    messages = [{"role": role, "content": text} for role, text in SHOWN.items()]
+    (tmp_path / "shots" / "a.jsonl").write_text(json.dumps({"messages": messages}))
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, "envs": [{"name": "babyai", "few_shot": "shots/a.jsonl"}]}))
+    monkeypatch.chdir("/")
+    config = load_config(path)
+    assert config.envs[0].few_shot == (Exchange(**SHOWN),)
+    assert few_shots(config.envs) == {"babyai": (Exchange(**SHOWN),)}
+    assert config.dump()["envs"][0]["few_shot"] == [SHOWN]
+    assert parse_config(yaml.safe_load(yaml.safe_dump(config.dump()))) == config
+    # On the command line a path is where one stands.
+    monkeypatch.chdir(tmp_path / "shots")
+    assert load_config(path, ["envs.0.few_shot=a.jsonl"]) == config
+    assert load_config(path, ["envs.0.few_shot=null"]).envs[0].few_shot is None
+
+
+def test_a_resumed_run_is_shown_the_same_turns():
+    def dump(text):
+        entry = {"name": "babyai", "few_shot": [{**SHOWN, "assistant": text}]}
+        return parse_config({**MINIMAL, "envs": [entry]}).dump()
+
+    assert changed_keys(dump("Action: a"), dump("Action: a")) == []
+    assert changed_keys(dump("Action: a"), dump("Action: b")) == ["envs.0.few_shot.0.assistant"]
+    without = parse_config({**MINIMAL, "envs": [{"name": "babyai"}]}).dump()
+    assert "envs.0.few_shot" in changed_keys(without, dump("Action: a"))
+
+
+@pytest.mark.parametrize("algorithm", [{}, {"algorithm": {"name": "sft"}, "data": [{"type": "oracle", "env": "a"}]}])
+def test_example_turns_that_do_not_fit(algorithm):
+    def parse(entries, **more):
+        if algorithm:
+            return parse_offline({"envs": entries, **algorithm, **more})
+        return parse_config({**MINIMAL, "envs": entries, **more})
+
+    parse([{"name": "a", "few_shot": [SHOWN]}, {"name": "a", "few_shot": [SHOWN]}, {"name": "b"}])
+    with pytest.raises(UsageError, match="share a name must share their few_shot"):
+        parse([{"name": "a", "few_shot": [SHOWN]}, {"name": "a"}])
+    with pytest.raises(UsageError, match=r"envs\.1\.few_shot: few-shot turn 1 answers 'go': No action found"):
+        parse([{"name": "a"}, {"name": "b", "few_shot": [{"user": "x", "assistant": "go"}]}])
+    parse([{"name": "a", "few_shot": [{"user": "x", "assistant": "<search>y</search>"}]}], rollout={"format": "tagged"})
+    for wrong, why in (
+        ("absent.jsonl", r"envs\.0\.few_shot: .*absent\.jsonl: No such file"),
+        ([{"user": "x"}], r"few_shot\.0\.assistant"),
+        ([{**SHOWN, "system": "x"}], r"few_shot\.0\.system"),
+    ):
+        with pytest.raises(UsageError, match=why) as told:
+            parse([{"name": "a", "few_shot": wrong}])
+        assert "\n" not in str(told.value)

@@ -14,6 +14,7 @@ from sojourn.protocol.errors import UsageError
 
 if TYPE_CHECKING:
     from sojourn.evaluation.report import Evaluation
+    from sojourn.rollout.few_shot import FewShot
 
 Model = Annotated[
     str, typer.Option("--model", help="A shipped model, a run's directory, a model's directory, or a Hugging Face id.")
@@ -27,6 +28,11 @@ Format = Annotated[
     str | None, typer.Option("--format", help="How actions are written: react, tagged; what the model was trained on.")
 ]
 
+FewShotFile = Annotated[
+    Path | None,
+    typer.Option("--few-shot", help="Conversations to put before every episode; what the model was trained with."),
+]
+
 
 def evaluate(
     model: Model,
@@ -38,6 +44,7 @@ def evaluate(
     view: View = None,
     prompt: Prompt = None,
     action_format: Format = None,
+    few_shot: FewShotFile = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one completion.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed plays the same episodes.")] = 0,
@@ -58,7 +65,11 @@ def evaluate(
         from sojourn.evaluation.tasks import eval_tasks
     policy = find_policy(model)
     manners = adjusted(
-        policy.manners, prompt=check_prompt(prompt), format=check_format(action_format), max_tokens=max_tokens
+        policy.manners,
+        prompt=check_prompt(prompt),
+        format=check_format(action_format),
+        max_tokens=max_tokens,
+        few_shot=read_examples(env, few_shot),
     )
 
     async def run() -> Evaluation:
@@ -93,6 +104,13 @@ def check_format(name: str | None) -> str | None:
     if name is not None and name not in FORMATS:
         raise UsageError(f"--format {name!r}: expected one of {', '.join(FORMATS)}")
     return name
+
+
+def read_examples(env: str, path: Path | None) -> dict[str, FewShot] | None:
+    """`--few-shot` read, for its environment; raises `UsageError` for what are no example turns."""
+    from sojourn.rollout.few_shot import read_few_shot
+
+    return None if path is None else {env: read_few_shot(path)}
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ from sojourn.protocol.messages import SamplingParams
 
 if TYPE_CHECKING:
     from sojourn.client.interface import Envs
+    from sojourn.rollout.few_shot import FewShot
     from sojourn.rollout.player import Player
 
 
@@ -24,6 +26,9 @@ class Manners:
     prompt: Literal["full", "none"] = "full"
     format: str = "react"
     max_tokens: int = 256
+    system_prompt: bool = False
+    few_shot: Mapping[str, FewShot] = field(default_factory=dict)
+    """Example turns by environment."""
 
 
 EMBEDDED = Manners({"babyai": "compact", "textcraft": "compact"}, prompt="none", max_tokens=24)
@@ -48,13 +53,22 @@ def find_policy(name: str) -> Policy:
         return Policy(name, EMBEDDED if name.startswith("sojourn-tiny") else Manners({}))
     with needs("train"):
         from sojourn.trainer.checkpoint import CheckpointStore
+        from sojourn.trainer.config import few_shots
         from sojourn.trainer.offline.config import load_run_config
     config = load_run_config(run / "config.yaml")
     store = CheckpointStore(run / "checkpoints")
     if not store.steps():
         raise UsageError(f"the run in {run} has no checkpoint yet")
     views = {entry.name: entry.view for entry in config.envs if entry.view is not None}
-    manners = Manners(views, config.rollout.prompt, config.rollout.format, config.sampling.max_tokens)
+    rollout = config.rollout
+    manners = Manners(
+        views,
+        rollout.prompt,
+        rollout.format,
+        config.sampling.max_tokens,
+        rollout.system_prompt,
+        few_shots(config.envs),
+    )
     return Policy(str(store.path(store.steps()[-1]) / "model"), manners)
 
 
@@ -67,24 +81,30 @@ def make_player(policy: Policy, envs: Envs, *, temperature: float, seed: int) ->
     """Load the model and put a player together.
 
     Raises:
-        UsageError: an unknown model or action format.
+        UsageError: an unknown model or action format; an example turn without an action.
     """
     with needs("train"):
         from sojourn.engines import models
         from sojourn.engines.hf import HFEngine
         from sojourn.rollout.agent import FORMATS
+        from sojourn.rollout.few_shot import check_actions
         from sojourn.rollout.player import Player
         from sojourn.rollout.renderer import Renderer
     manners = policy.manners
     if manners.format not in FORMATS:
         raise UsageError(f"no action format {manners.format!r} (known: {', '.join(sorted(FORMATS))})")
+    action_format = FORMATS[manners.format]()
+    for shown in manners.few_shot.values():
+        check_actions(shown, action_format)
     source = models.resolve(policy.model)
     return Player(
         envs=envs,
         engine=HFEngine(models.load_model(source), name=f"hf:{source.name}", share=True),
         renderer=Renderer(models.load_tokenizer(source)),
-        format=FORMATS[manners.format](),
+        format=action_format,
         sampling=SamplingParams(max_tokens=manners.max_tokens, temperature=temperature),
         run_seed=seed,
         prompt=manners.prompt,
+        system_prompt=manners.system_prompt,
+        few_shot=manners.few_shot,
     )

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sojourn.cli.environments import EnvDialect, EnvUrl, TokenFile, environments
-from sojourn.cli.evaluate import EnvName, Families, Format, Horizon, Prompt, View, check_format, check_prompt
+from sojourn.cli.evaluate import (
+    EnvName,
+    Families,
+    FewShotFile,
+    Format,
+    Horizon,
+    Prompt,
+    View,
+    check_format,
+    check_prompt,
+    read_examples,
+)
 from sojourn.cli.extras import needs
 from sojourn.protocol.errors import UsageError
 
@@ -42,6 +53,7 @@ def rollout(
     view: View = None,
     prompt: Prompt = None,
     action_format: Format = None,
+    few_shot: FewShotFile = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Decides tasks and draws.")] = 0,
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 256,
@@ -58,7 +70,12 @@ def rollout(
     if oracle and (group_size > 1 or fork_turn is not None):
         raise UsageError("--oracle plays each task once: leave out --group-size and --fork-turn")
     found = find_policy(model)
-    manners = adjusted(found.manners, prompt=check_prompt(prompt), format=check_format(action_format))
+    manners = adjusted(
+        found.manners,
+        prompt=check_prompt(prompt),
+        format=check_format(action_format),
+        few_shot=read_examples(env, few_shot),
+    )
     policy = Policy(found.model, manners)
     recorder = Recorder(out)
     step = max((header(path).step + 1 for path in shards(out)), default=0)
@@ -134,6 +151,8 @@ async def _demonstrate(
             horizon=horizon,
             rng=random.Random(f"{seed}/{task.key}"),
             prompt=policy.manners.prompt,
+            system_prompt=policy.manners.system_prompt,
+            few_shot=policy.manners.few_shot.get(task.env, ()),
         )
         if trajectory is not None:
             groups.append(TrajectoryGroup(trajectory.group_id, task.task, [trajectory]))

@@ -11,6 +11,7 @@ from sojourn.protocol.env import Solution, StepResult
 from sojourn.protocol.errors import NotSupported
 from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
 from sojourn.rollout.agent import ActionFormat, Parsed
+from sojourn.rollout.few_shot import FewShot
 from sojourn.rollout.player import opening
 from sojourn.rollout.renderer import Renderer
 
@@ -30,6 +31,7 @@ async def demonstrate(
     env_seed: int | None = None,
     prompt: Literal["full", "none"] = "none",
     system_prompt: bool = False,
+    few_shot: FewShot = (),
 ) -> Trajectory | None:
     """Play the oracle through one task.
 
@@ -40,6 +42,7 @@ async def demonstrate(
         horizon: turns after which the demonstration is given up.
         prompt: what precedes the first observation, as for the player that is to learn from it.
         system_prompt: put it in a system message.
+        few_shot: example turns between the two.
 
     Returns:
         The successful episode, its oracle turns masked 1; None when there is no solution or it does not fit.
@@ -62,7 +65,9 @@ async def demonstrate(
             extra={"opening_info": dict(session.observation.info)},
         )
         seen = session.observation.text
-        messages = opening(action_format, spec, view, seen, prompt=prompt, system_prompt=system_prompt)
+        messages = opening(
+            action_format, spec, view, seen, prompt=prompt, system_prompt=system_prompt, few_shot=few_shot
+        )
         _append(trajectory, renderer.open(messages), 0, 0)
         try:
             success = await _play(trajectory, session, renderer, action_format, rng, noise, thoughts)

@@ -163,6 +163,7 @@ class _Episode:
             self.messages = player.opening(spec, trajectory.view, trajectory.opening)
             self.context = []
             self._append(player.renderer.open(self.messages))
+        self.opening = len(self.messages) - 2 * len(trajectory.turns)
         self.repeats = 0
         for before, turn in pairwise([None, *trajectory.turns]):
             self.repeats = _refused(turn, before, self.repeats)  # type: ignore[arg-type]
@@ -256,7 +257,7 @@ class _Episode:
         renderer = self.player.renderer
         self.messages.append({"role": "assistant", "content": self.trajectory.turns[-1].text})
         self.messages.append({"role": "user", "content": observation})
-        rewritten = renderer.rewrite(self.messages)
+        rewritten = renderer.rewrite(self.messages, opening=self.opening)
         if rewritten is None:
             self._append(renderer.extend(observation, finish=completion.finish, last=completion.ids[-1]))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +15,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.protocol.messages import Message, SamplingParams
 from sojourn.protocol.trajectory import Trajectory
 from sojourn.rollout.agent import ActionFormat
+from sojourn.rollout.few_shot import FewShot, as_messages
 from sojourn.rollout.renderer import Renderer
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Player:
     """`none` gives the observation alone: for small models that know the rules by heart."""
     system_prompt: bool = False
     """Put the instructions in a system message rather than before the first observation."""
+    few_shot: Mapping[str, FewShot] = field(default_factory=dict)
+    """Example turns before the first observation, by environment; none where it is not named."""
 
     def __post_init__(self) -> None:
         stops = dict.fromkeys((*self.sampling.stop_ids, *self.renderer.stop_ids))
@@ -74,7 +78,15 @@ class Player:
         Raises:
             UsageError: when the environment has no such view.
         """
-        return opening(self.format, spec, view, observation, prompt=self.prompt, system_prompt=self.system_prompt)
+        return opening(
+            self.format,
+            spec,
+            view,
+            observation,
+            prompt=self.prompt,
+            system_prompt=self.system_prompt,
+            few_shot=self.few_shot.get(spec.name, ()),
+        )
 
     def conversation(self, spec: EnvSpec, trajectory: Trajectory) -> list[Message]:
         """The messages of an episode so far, its last observation included."""
@@ -97,20 +109,22 @@ def opening(
     *,
     prompt: Literal["full", "none"] = "full",
     system_prompt: bool = False,
+    few_shot: FewShot = (),
 ) -> list[Message]:
-    """The messages that an episode begins with, as `Player` says them.
+    """The messages that an episode begins with, as `Player` says them: instructions, example turns, the observation.
 
     Raises:
         UsageError: when the environment has no such view.
     """
     if view not in spec.action_help:
         raise UsageError(f"{spec.name} has no view {view!r} (it has: {', '.join(spec.views)})")
+    messages: list[Message] = [*as_messages(few_shot), {"role": "user", "content": observation}]
     if prompt == "none":
-        return [{"role": "user", "content": observation}]
+        return messages
     instructions = action_format.instructions(spec.action_help[view])
     if system_prompt:
-        return [{"role": "system", "content": instructions}, {"role": "user", "content": observation}]
-    return [{"role": "user", "content": f"{instructions}\n\n{observation}"}]
+        return [{"role": "system", "content": instructions}, *messages]
+    return [{"role": "user", "content": f"{instructions}\n\n{messages[0]['content']}"}, *messages[1:]]
 
 
 def stable_hash(text: str) -> int:

@@ -99,16 +99,20 @@ class Renderer:
         """The completion that the template itself would have written for `text`: its ids and the end of turn."""
         return [*self._ids(self._gap + self._control.guard(text, said=True)), self.end_id]
 
-    def rewrite(self, messages: Sequence[Message]) -> list[int] | None:
+    def rewrite(self, messages: Sequence[Message], *, opening: int | None = None) -> list[int] | None:
         """The prompt of a conversation whose earlier turns would now be written differently, None when appending holds.
 
-        `messages` ends with the user message that answers the last completion. White space at the ends of what the
-        policy said is not looked at: the sampled tokens stay.
+        White space at the ends of what the policy said is not looked at: the sampled tokens stay.
+
+        Args:
+            messages: the last is the user message that answers the last completion.
+            opening: how many of them were there before the first completion, which a window always keeps; None: a
+                system message, if there is one, and the first of the user's.
         """
         if not self.rewrites_history:
             return None
-        now = self._text(self._windowed(messages))
-        before = self._text(self._windowed(messages[:-2]))
+        now = self._text(self._windowed(messages, opening))
+        before = self._text(self._windowed(messages[:-2], opening))
         said = self._control.guard(messages[-2]["content"].strip(), said=True)
         added = self._text([_user("."), _assistant(_SAID), messages[-1]]).partition(_SAID)[2]
         if _dense(before + said + added) == _dense(now):
@@ -122,11 +126,11 @@ class Renderer:
             said.pop()
         return str(self.tokenizer.decode(said, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def _windowed(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The opening (system and first user message) and the last `window` exchanges."""
+    def _windowed(self, messages: Sequence[Message], opening: int | None) -> Sequence[Message]:
+        """The opening and the last `window` exchanges."""
         if self.window is None:
             return messages
-        opening = 2 if messages[0]["role"] == "system" else 1
+        opening = opening or (2 if messages[0]["role"] == "system" else 1)
         recent = messages[opening:][-2 * self.window :]
         return [*messages[:opening], *recent]
 

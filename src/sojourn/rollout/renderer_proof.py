@@ -78,6 +78,7 @@ def _conversation(renderer: Renderer, messages: list[Message], name: str) -> boo
         else:
             ids, rewritten = fresh, True
         _same(ids, renderer.template_ids(whole), name, turn)
+        _same(renderer.open(whole), ids, name, turn)  # a prompt with example turns
     return rewritten
 
 

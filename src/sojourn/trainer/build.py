@@ -18,7 +18,7 @@ from sojourn.engines.hf import HFEngine
 from sojourn.rollout.agent import FORMATS
 from sojourn.rollout.player import Player
 from sojourn.rollout.renderer import Renderer
-from sojourn.trainer.config import TrainConfig
+from sojourn.trainer.config import TrainConfig, few_shots
 from sojourn.trainer.evolving import EvolvingLearner
 from sojourn.trainer.learner import Learner
 from sojourn.trainer.offline.config import OfflineConfig
@@ -74,6 +74,7 @@ def player_of(config: TrainConfig | OfflineConfig, envs: Envs, engine: Engine, r
         run_seed=config.seed,
         prompt=config.rollout.prompt,
         system_prompt=config.rollout.system_prompt,
+        few_shot=few_shots(config.envs),
     )
 
 

@@ -20,6 +20,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.protocol.messages import SamplingParams
 from sojourn.rollout.agent import FORMATS
 from sojourn.rollout.branching import Branching
+from sojourn.rollout.few_shot import FewShot, check_actions, read_few_shot
 from sojourn.rollout.horizon import HorizonConfig
 from sojourn.rollout.player import Limits
 from sojourn.trainer.config_errors import problems
@@ -71,6 +72,10 @@ class EnvEntry(Section):
     """Only these families of tasks."""
     init: dict[str, Any] | None = None
     """What its worlds begin with, as the environment's page says; in evaluations too."""
+    few_shot: FewShot | None = None
+    """Example turns in every prompt, before the first observation: a file of conversations in AgentGym's or OpenAI's
+    form (its path is relative to the config that names it), or a list of `{user, assistant}`. They are kept in the
+    run's own config."""
     weight: float = Field(default=1.0, gt=0)
     """Share of the groups, relative to the other entries."""
     reward: tuple[SerializeAsAny[Reward], ...] = (Score(),)
@@ -88,6 +93,16 @@ class EnvEntry(Section):
         if self.dialect != "native" and not self.urls:
             raise ValueError(f"dialect {self.dialect} needs urls: what is served here speaks the native one")
         return self
+
+    @field_validator("few_shot", mode="before")
+    @classmethod
+    def _few_shot_from_file(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return read_few_shot(Path(value).expanduser())
+        except UsageError as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("reward", mode="before")
     @classmethod
@@ -229,6 +244,11 @@ class TrainConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _examples_are_answers(self) -> TrainConfig:
+        check_few_shot(self.envs, self.rollout.format)
+        return self
+
+    @model_validator(mode="after")
     def _forks_where_the_protocol_has_them(self) -> TrainConfig:
         foreign = [entry.name for entry in self.envs if entry.dialect == "agentgym"]
         if foreign and (self.rollout.fork_turn is not None or self.rollout.branch):
@@ -276,6 +296,27 @@ class TrainConfig(Section):
         return {entry.name: entry.reward for entry in self.envs}
 
 
+def few_shots(envs: Sequence[EnvEntry]) -> dict[str, FewShot]:
+    """The example turns of the environments that have some."""
+    return {entry.name: entry.few_shot for entry in envs if entry.few_shot}
+
+
+def check_few_shot(envs: Sequence[EnvEntry], action_format: str) -> None:
+    """See that each environment has one set of example turns, and each of them an action in the format.
+
+    Raises:
+        ValueError: names the entry at fault.
+    """
+    shown = few_shots(envs)
+    for i, entry in enumerate(envs):
+        if (entry.few_shot or ()) != shown.get(entry.name, ()):
+            raise ValueError("entries of envs that share a name must share their few_shot")
+        try:
+            check_actions(entry.few_shot or (), FORMATS[action_format]())
+        except UsageError as error:
+            raise ValueError(f"envs.{i}.few_shot: {error}") from error
+
+
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
     """Read a YAML file and apply `a.b=value` overrides (values are YAML; `envs.0.weight=2` indexes a list).
 
@@ -295,6 +336,7 @@ def read_config(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, An
         raise UsageError(f"config {path} is not YAML: {one_line(error)}") from error
     if not isinstance(data, dict):
         raise UsageError(f"config {path} is not a mapping of keys to values")
+    _few_shot_beside(Path(path), data)
     data = _model_by_name(data)
     for override in overrides:
         given = data.get("model")
@@ -315,6 +357,14 @@ def parse_config(data: dict[str, Any]) -> TrainConfig:
     if found:
         raise UsageError("config: " + "; ".join(found))
     return config
+
+
+def _few_shot_beside(path: Path, data: Mapping[str, Any]) -> None:
+    """Make the files of example turns that a config names lie where it says: relative to itself."""
+    entries = data.get("envs")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("few_shot"), str):
+            entry["few_shot"] = str(path.parent / Path(entry["few_shot"]).expanduser())
 
 
 def _model_by_name(data: dict[str, Any], given: Any = None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from sojourn.trainer.config import (
     RolloutConfig,
     Section,
     TrainConfig,
+    check_few_shot,
     parse_config,
     read_config,
 )
@@ -132,6 +133,11 @@ class OfflineConfig(Section):
                 raise ValueError(f"data.{i}.env: {source.env!r} is not named in envs")
         if self.trainer.eval_every and not self.envs:
             raise ValueError("trainer.eval_every needs envs to evaluate in")
+        return self
+
+    @model_validator(mode="after")
+    def _examples_are_answers(self) -> OfflineConfig:
+        check_few_shot(self.envs, self.rollout.format)
         return self
 
     @model_validator(mode="after")

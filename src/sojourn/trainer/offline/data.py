@@ -171,6 +171,7 @@ class Loader:
                 env_seed=rng.getrandbits(31),
                 prompt=config.rollout.prompt,
                 system_prompt=config.rollout.system_prompt,
+                few_shot=entry.few_shot or (),
             )
             played += [] if trajectory is None else [trajectory]
         if len(played) < len(tasks):
