@@ -1,0 +1,84 @@
+"""The episodes of an evaluation played by chance: at each turn one of the actions that the world lists, all alike.
+
+    python -m benchmarks.random_policy runs/NAME/evaluations/step_000000.json --seed 0 --out random.json
+
+What it writes is an evaluation of the same episodes, for `benchmarks.by_task`: how much of a score takes no policy.
+`--only WORD` draws among the listed actions that begin with the word, as long as there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sojourn.envs import registry
+from sojourn.envs.base import EnvService
+from sojourn.evaluation.report import EpisodeResult, Evaluation
+from sojourn.protocol.env import TaskRef
+from sojourn.protocol.errors import UsageError
+from sojourn.protocol.trajectory import StopReason
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.random_policy", description=__doc__.splitlines()[0])
+    parser.add_argument("evaluation", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", metavar="WORD", default="")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    try:
+        asked = Evaluation.model_validate_json(options.evaluation.read_text(encoding="utf-8"))
+        played = asyncio.run(play(asked, seed=options.seed, only=options.only))
+        options.out.write_text(played.model_dump_json(indent=1), encoding="utf-8")
+    except (UsageError, OSError, ValidationError) as error:
+        parser.error(str(error))
+    print(played.table())
+
+
+async def play(asked: Evaluation, *, seed: int, only: str = "") -> Evaluation:
+    """An evaluation of the same episodes at the same horizons.
+
+    Raises:
+        UsageError: an environment that is not known, or lists no actions.
+    """
+    services = {env: registry.load(env)() for env in asked.horizon}
+    for service in services.values():
+        await service.open()
+    try:
+        results = [
+            await _episode(services[r.env], r, asked.horizon[r.env], random.Random(f"{seed}/{r.key}"), only)
+            for r in asked.results
+        ]
+    finally:
+        for service in services.values():
+            await service.close()
+    return Evaluation(engine="random", policy_version=0, horizon=asked.horizon, seed=seed, results=results)
+
+
+async def _episode(
+    service: EnvService, asked: EpisodeResult, horizon: int, rng: random.Random, only: str
+) -> EpisodeResult:
+    view = asked.key.split("/")[1]
+    world, stop, turns = service.create(view), StopReason.MAX_TURNS, 0
+    try:
+        info = (await world.reset(service.tasks().resolve(TaskRef.parse(asked.task)))).info
+        while stop is StopReason.MAX_TURNS and turns < horizon:
+            listed = await world.available_actions()
+            if not listed:
+                raise UsageError(f"{asked.env} lists no actions: there is nothing to draw from")
+            result = await world.step(rng.choice([a for a in listed if a.startswith(only)] or listed))
+            info, turns = result.info, turns + 1
+            if result.terminated or result.truncated:
+                stop = StopReason.COMPLETED if result.terminated else StopReason.ENV_TRUNCATED
+    finally:
+        await world.close()
+    played = {"success": bool(info["success"]), "score": float(info["score"]), "turns": turns, "stop": stop.value}
+    return asked.model_copy(update={**played, "error": False})
+
+
+if __name__ == "__main__":
+    main()
