@@ -8,6 +8,9 @@ import pytest
 
 from sojourn.cli.extras import find_config
 from sojourn.envs import registry
+from sojourn.protocol.env import TaskRef
+from sojourn.rollout.agent import FORMATS
+from sojourn.rollout.conversations import read_conversations
 from sojourn.rollout.horizon import ScalingInter
 from sojourn.trainer.config import load_config
 from sojourn.trainer.offline.config import load_run_config
@@ -51,3 +54,26 @@ def test_published_recipes_say_what_was_published(recipe):
 def test_all_are_there():
     assert {"demo.yaml", "babyai_grpo.yaml", "textcraft_grpo.yaml"} <= set(FILES)
     assert {f"babyai_{name}.yaml" for name in ("sft", "dpo", "agentevol")} <= set(FILES)
+
+
+async def test_example_turns_are_the_environments_own():
+    """Each conversation is a task of the training split, played to success in the view that the config plays."""
+    entry = load_config(find_config("babyai_from_zero")).envs[0]
+    service = registry.load(entry.name)()
+    path = resources.files("sojourn").joinpath("configs", "few_shot", "babyai.jsonl")
+    shown = []
+    for conversation in read_conversations(str(path)):
+        task = TaskRef.parse(conversation.name)
+        assert task in service.tasks().select("train", entry.families)
+        world = service.create(entry.view)
+        seen, won = (await world.reset(task)).text, False
+        said = [message.message["content"] for message in conversation.said]
+        for asked, answer in zip(said[::2], said[1::2], strict=True):
+            action = FORMATS["react"]().parse(answer).action
+            assert asked == seen
+            assert action is not None
+            result = await world.step(action)
+            seen, won = result.observation, result.info["success"]
+            shown.append((asked, answer))
+        assert won
+    assert shown == [(turn.user, turn.assistant) for turn in entry.few_shot or ()]
