@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,4 +105,7 @@ async def run_training(
         ready = trainer(envs)
         first = "; the start is evaluated first" if config.trainer.eval_every and not resume else ""
         display.on_note(f"{config.name}: {length}, in {run_dir}{first}")
+        # Model and libraries stay to the end: no search for garbage need look through them again.
+        gc.collect()
+        gc.freeze()
         return await ready.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import signal
 import socket
@@ -101,6 +102,7 @@ async def run_app(
     """Serve until SIGINT, SIGTERM or the end of the parent; then drain, close the services and return."""
     # Entered here and not by uvicorn, so that what keeps a service from opening reaches the caller as it is.
     async with app.router.lifespan_context(app):
+        _settle_garbage()
         config = uvicorn.Config(
             app,
             loop="none",
@@ -116,6 +118,17 @@ async def run_app(
         if lifeline is not None:
             lifeline.on_end(server.stop, drain_s + _GRACE_S)
         await server.serve(sockets=[sock])
+
+
+def _settle_garbage() -> None:
+    """Look for garbage among what requests make, not among what the server is: a fifth less CPU time a step.
+
+    Code and worlds stay as long as the process: to look through them for garbage halts everybody for 40 ms. And a
+    request lets go of more objects than Python's own threshold (700), at which those of its neighbours still live.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
