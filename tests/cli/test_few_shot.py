@@ -81,8 +81,9 @@ def test_rollouts_and_demonstrations_begin_alike(run: Run, model: Path, tmp_path
 
 
 def test_examples_that_cannot_be_used(run: Run, model: Path, tmp_path: Path) -> None:
-    common = ("eval", "--model", model, "--env", "textcraft", "--episodes", 1, "--few-shot")
+    common = ("--model", model, "--env", "textcraft", "--episodes", 1, "--few-shot")
     for path, why in (("absent.jsonl", "absent.jsonl"), (write(tmp_path / "odd.jsonl", "go up"), "'go up'")):
-        outcome = run(*common, path)
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
-        assert why in outcome.err
+        for command in (("eval",), ("rollout", "--out", "x"), ("rollout", "--oracle", "--out", "x")):
+            outcome = run(*command, *common, path)
+            assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+            assert why in outcome.err

@@ -73,35 +73,41 @@ def find_policy(name: str) -> Policy:
 
 
 def adjusted(manners: Manners, **given: Any) -> Manners:
-    """The same, with what a person asked for on the command line (None: not asked)."""
-    return replace(manners, **{key: value for key, value in given.items() if value is not None})
+    """The same, with what a person asked for on the command line (None: not asked).
+
+    Raises:
+        UsageError: an example turn without an action in the format.
+    """
+    from sojourn.rollout.agent import FORMATS
+    from sojourn.rollout.few_shot import check_actions
+
+    asked = replace(manners, **{key: value for key, value in given.items() if value is not None})
+    for shown in asked.few_shot.values():
+        check_actions(shown, FORMATS[asked.format]())
+    return asked
 
 
 def make_player(policy: Policy, envs: Envs, *, temperature: float, seed: int) -> Player:
     """Load the model and put a player together.
 
     Raises:
-        UsageError: an unknown model or action format; an example turn without an action.
+        UsageError: an unknown model or action format.
     """
     with needs("train"):
         from sojourn.engines import models
         from sojourn.engines.hf import HFEngine
         from sojourn.rollout.agent import FORMATS
-        from sojourn.rollout.few_shot import check_actions
         from sojourn.rollout.player import Player
         from sojourn.rollout.renderer import Renderer
     manners = policy.manners
     if manners.format not in FORMATS:
         raise UsageError(f"no action format {manners.format!r} (known: {', '.join(sorted(FORMATS))})")
-    action_format = FORMATS[manners.format]()
-    for shown in manners.few_shot.values():
-        check_actions(shown, action_format)
     source = models.resolve(policy.model)
     return Player(
         envs=envs,
         engine=HFEngine(models.load_model(source), name=f"hf:{source.name}", share=True),
         renderer=Renderer(models.load_tokenizer(source)),
-        format=action_format,
+        format=FORMATS[manners.format](),
         sampling=SamplingParams(max_tokens=manners.max_tokens, temperature=temperature),
         run_seed=seed,
         prompt=manners.prompt,

@@ -42,7 +42,7 @@ async def demonstrate(
         horizon: turns after which the demonstration is given up.
         prompt: what precedes the first observation, as for the player that is to learn from it.
         system_prompt: put it in a system message.
-        few_shot: example turns between the two.
+        few_shot: example turns before the first observation, behind the instructions.
 
     Returns:
         The successful episode, its oracle turns masked 1; None when there is no solution or it does not fit.
