@@ -38,31 +38,35 @@ class Plan:
     warm_up: int
     """Episodes before the first sample."""
     bound: float
-    """KB an episode that are no leak: what the allocator leaves of a run of this length."""
+    """KB an episode that are no leak: well below what an episode leaves whose world is kept (see docs)."""
     samples: int = 20
     concurrency: int = 16
     max_sessions: int = 256
     lease_s: float = 4.0
     tasks: int | None = None
     """Different tasks, if not all: what is cached by task or by view is then full before the first sample."""
-    options: tuple[str, ...] = ()
-    """Further words for `sojourn serve`."""
+    heap_mb: int | None = None
+    """Of SciWorld's JVMs: small, so that heaps have their full size before the first sample. One that leaks then ends,
+    and is missed."""
+
+    def options(self) -> list[str]:
+        """Words for `sojourn serve`."""
+        heap = [] if self.heap_mb is None else ["--env-config", f"sciworld.heap_mb={self.heap_mb}"]
+        return ["--max-sessions", str(self.max_sessions), "--lease-s", str(self.lease_s), *heap]
 
 
-HEAP = ("--env-config", "sciworld.heap_mb=512")
-"""Small, so that heaps have their full size before the first sample. A JVM that leaks then ends, and is missed.
-
-Its compilers, which need code for ever rarer methods, are what the long warm-up is for.
-"""
+COMPILERS = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=0.02"}
+"""One compiler, and early: as they come, Java's two make code for ever rarer methods over thousands of episodes, which
+is no leak but looks like one. `--java-defaults` leaves them as they come."""
 PLANS = {
     "textcraft": Plan(episodes=20_000, warm_up=5_000, bound=0.2),
-    "babyai": Plan(episodes=5_000, warm_up=2_500, bound=1.0, max_sessions=128),
-    "sciworld": Plan(2_200, 1_600, bound=5.0, samples=24, concurrency=8, max_sessions=24, lease_s=6.0, options=HEAP),
+    "babyai": Plan(episodes=10_000, warm_up=5_000, bound=0.5, max_sessions=128),
+    "sciworld": Plan(2_200, 1_600, bound=2.0, samples=24, concurrency=8, max_sessions=24, lease_s=6.0, heap_mb=512),
 }
 QUICK = {
     "textcraft": Plan(1_800, 600, bound=0.5, samples=6, concurrency=8, max_sessions=32, lease_s=2.0),
     "babyai": Plan(1_200, 600, bound=0.5, samples=6, concurrency=8, max_sessions=32, lease_s=2.0, tasks=40),
-    "sciworld": Plan(40, 16, bound=2_000.0, samples=3, concurrency=8, max_sessions=32, lease_s=8.0),
+    "sciworld": Plan(136, 80, bound=500.0, samples=5, concurrency=8, max_sessions=24, lease_s=3.0, heap_mb=256),
 }
 
 
@@ -123,17 +127,17 @@ class Soaked:
         return faults
 
 
-async def soak(env: str, plan: Plan, serve: str | None = None) -> Soaked:
+async def soak(env: str, plan: Plan, serve: str | None = None, java_defaults: bool = False) -> Soaked:
     """Play a plan.
 
     Args:
         env: whose tasks and actions.
         plan: how many, and how often memory is read.
         serve: what `sojourn serve` is given in its place, `package.module:ServiceClass`.
+        java_defaults: leave Java's compilers as they come.
     """
     started = time.monotonic()
-    limits = ("--max-sessions", str(plan.max_sessions), "--lease-s", str(plan.lease_s))
-    with sojourn_serve(serve or env, [*limits, *plan.options]) as server:
+    with sojourn_serve(serve or env, plan.options(), {} if java_defaults else COMPILERS) as server:
         assert server.pid is not None
         player, counts = Player(server.url, env, plan.concurrency, plan.tasks), Counts()
         samples = Samples(ProcessTree(server.pid))
@@ -189,6 +193,7 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, help="another number of episodes")
     parser.add_argument("--bound", type=float, help="KB an episode above which memory counts as leaking")
     parser.add_argument("--serve", metavar="MODULE:CLASS", help="serve this in the environment's place")
+    parser.add_argument("--java-defaults", action="store_true", help="leave SciWorld's JVMs their compilers")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     args = parser.parse_args()
     changed = {name: value for name in ("episodes", "bound") if (value := getattr(args, name)) is not None}
@@ -197,7 +202,7 @@ def main() -> int:
     for env in args.env or list(PLANS):
         plan = replace((QUICK if args.quick else PLANS)[env], **changed)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            results[env] = runner.run(soak(env, plan, args.serve))
+            results[env] = runner.run(soak(env, plan, args.serve, args.java_defaults))
         print(row(env, results[env]), flush=True)
         for fault in results[env].faults():
             print(f"{env}: {fault}", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -86,8 +86,15 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def sojourn_serve(env: str, options: Sequence[str] = ()) -> Iterator[Running]:
+def sojourn_serve(
+    env: str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
     """`sojourn serve ENV` in a process of its own, on a free port, until the block ends.
+
+    Args:
+        env: what to serve.
+        options: further words of the command.
+        environment: variables that it gets beside this process's own.
 
     Raises:
         RuntimeError: it ended before it served, or was not ready in time.
@@ -98,7 +105,8 @@ def sojourn_serve(env: str, options: Sequence[str] = ()) -> Iterator[Running]:
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "url"
         command = [program, "serve", env, "--port", "0", "--ready-file", str(ready), *options]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        variables = {**os.environ, **(environment or {}), "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=variables)
         try:
             yield Running(_wait(process, ready), process.pid)
         finally:
