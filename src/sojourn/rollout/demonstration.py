@@ -7,12 +7,13 @@ import time
 from typing import Literal
 
 from sojourn.client.interface import Envs, Session
-from sojourn.protocol.env import Solution, StepResult
+from sojourn.protocol.env import EnvSpec, Solution, StepResult
 from sojourn.protocol.errors import NotSupported
 from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
 from sojourn.rollout.agent import ActionFormat, Parsed
+from sojourn.rollout.failures import persistently
 from sojourn.rollout.few_shot import FewShot
-from sojourn.rollout.player import opening
+from sojourn.rollout.player import Limits, opening
 from sojourn.rollout.renderer import Renderer
 
 
@@ -32,8 +33,9 @@ async def demonstrate(
     prompt: Literal["full", "none"] = "none",
     system_prompt: bool = False,
     few_shot: FewShot = (),
+    limits: Limits | None = None,
 ) -> Trajectory | None:
-    """Play the oracle through one task.
+    """Play the oracle through one task; anew, with the same draws, when infrastructure fails.
 
     Args:
         noise: chance at each turn of acting wrongly instead. A wrong turn is played, so that recovery is shown, but its
@@ -43,37 +45,56 @@ async def demonstrate(
         prompt: what precedes the first observation, as for the player that is to learn from it.
         system_prompt: put it in a system message.
         few_shot: example turns before the first observation, behind the instructions.
+        limits: attempts, and the pauses between them; None: the defaults.
 
     Returns:
         The successful episode, its oracle turns masked 1; None when there is no solution or it does not fit.
+
+    Raises:
+        SojournError: what ended the last attempt, or what no other attempt would mend.
     """
-    spec = await envs.spec(env)
-    async with await envs.create(env, task, seed=env_seed, view=view) as session:
-        trajectory = Trajectory(
-            episode_id=f"{session.task}#{rng.getrandbits(48):012x}",
-            group_id=session.task,
-            task=session.task,
-            family=session.family,
-            seed=env_seed,
-            horizon=horizon,
-            env=env,
-            env_version=spec.version,
-            engine="oracle",
-            view=view,
-            opening=session.observation.text,
-            started=time.time(),
-            extra={"opening_info": dict(session.observation.info)},
-        )
-        seen = session.observation.text
-        messages = opening(
-            action_format, spec, view, seen, prompt=prompt, system_prompt=system_prompt, few_shot=few_shot
-        )
-        _append(trajectory, renderer.open(messages), 0, 0)
-        try:
-            success = await _play(trajectory, session, renderer, action_format, rng, noise, thoughts)
-        except NotSupported:
-            return None
-    return trajectory if success else None
+    drawn = rng.getstate()
+
+    async def attempt() -> Trajectory | None:
+        rng.setstate(drawn)
+        spec = await envs.spec(env)
+        async with await envs.create(env, task, seed=env_seed, view=view) as session:
+            trajectory = _begin(session, spec, env_seed, horizon, f"{session.task}#{rng.getrandbits(48):012x}")
+            messages = opening(
+                action_format,
+                spec,
+                view,
+                trajectory.opening,
+                prompt=prompt,
+                system_prompt=system_prompt,
+                few_shot=few_shot,
+            )
+            _append(trajectory, renderer.open(messages), 0, 0)
+            try:
+                success = await _play(trajectory, session, renderer, action_format, rng, noise, thoughts)
+            except NotSupported:
+                return None
+        return trajectory if success else None
+
+    return await persistently(limits or Limits(), attempt)
+
+
+def _begin(session: Session, spec: EnvSpec, env_seed: int | None, horizon: int, name: str) -> Trajectory:
+    return Trajectory(
+        episode_id=name,
+        group_id=session.task,
+        task=session.task,
+        family=session.family,
+        seed=env_seed,
+        horizon=horizon,
+        env=session.env,
+        env_version=spec.version,
+        engine="oracle",
+        view=session.view,
+        opening=session.observation.text,
+        started=time.time(),
+        extra={"opening_info": dict(session.observation.info)},
+    )
 
 
 async def _play(

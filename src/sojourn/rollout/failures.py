@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sojourn.protocol.errors import (
@@ -59,6 +59,23 @@ async def pause(limits: Limits, attempt: int, failure: Exception, deadline: floa
         return True
     await asyncio.sleep(seconds)
     return False
+
+
+async def persistently(limits: Limits, call: Callable[[], Awaitable[T]]) -> T:
+    """What `call` returns; called anew when infrastructure fails, as long as there are attempts.
+
+    Raises:
+        SojournError: what ended the last attempt; at once, what the user must mend.
+    """
+    failed = 0
+    while True:
+        try:
+            return await call()
+        except INFRASTRUCTURE as failure:
+            failed += 1
+            if isinstance(failure, MENDABLE) or failed >= limits.attempts:
+                raise
+            await pause(limits, failed - 1, failure, deadline=None)
 
 
 @contextlib.asynccontextmanager
