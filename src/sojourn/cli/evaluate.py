@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from sojourn.cli.environments import EnvDialect, EnvUrl, TokenFile, environments
@@ -32,6 +33,9 @@ FewShotFile = Annotated[
     Path | None,
     typer.Option("--few-shot", help="Conversations to put before every episode; what the model was trained with."),
 ]
+Init = Annotated[
+    str | None, typer.Option("--init", help="JSON: what the worlds begin with; what the model was trained with.")
+]
 
 
 def evaluate(
@@ -45,7 +49,10 @@ def evaluate(
     prompt: Prompt = None,
     action_format: Format = None,
     few_shot: FewShotFile = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
+    init: Init = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="0 is greedy; that of the run's evaluations, or 1.")
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one completion.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed plays the same episodes.")] = 0,
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 256,
@@ -70,6 +77,8 @@ def evaluate(
         format=check_format(action_format),
         max_tokens=max_tokens,
         few_shot=read_examples(env, few_shot),
+        inits=read_init(env, init),
+        eval_temperature=temperature,
     )
 
     async def run() -> Evaluation:
@@ -77,8 +86,17 @@ def evaluate(
 
         async with environments([env], env_url, token_file, env_dialect) as envs:
             chosen = view or manners.views.get(env)
-            tasks = await eval_tasks(envs, env, split=split, episodes=episodes, view=chosen, families=family, seed=seed)
-            player = make_player(Policy(policy.model, manners), envs, temperature=temperature, seed=seed)
+            tasks = await eval_tasks(
+                envs,
+                env,
+                split=split,
+                episodes=episodes,
+                view=chosen,
+                families=family,
+                init=manners.inits.get(env),
+                seed=seed,
+            )
+            player = make_player(Policy(policy.model, manners), envs, temperature=manners.eval_temperature, seed=seed)
             try:
                 return await play(player, tasks, horizon=horizon, concurrency=concurrency, seed=seed, record=record)
             finally:
@@ -111,6 +129,19 @@ def read_examples(env: str, path: Path | None) -> dict[str, FewShot] | None:
     from sojourn.rollout.few_shot import read_few_shot
 
     return None if path is None else {env: read_few_shot(path)}
+
+
+def read_init(env: str, text: str | None) -> dict[str, dict[str, Any]] | None:
+    """`--init` read, for its environment; raises `UsageError` for what is no JSON object."""
+    if text is None:
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"--init is not JSON: {error.msg}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--init {text}: expected a JSON object")
+    return {env: found}
 
 
 def _write(path: Path, text: str) -> None:

@@ -29,6 +29,12 @@ class Manners:
     system_prompt: bool = False
     few_shot: Mapping[str, FewShot] = field(default_factory=dict)
     """Example turns by environment."""
+    inits: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    """What the worlds begin with, by environment."""
+    temperature: float = 1.0
+    """Of the episodes that it learnt from."""
+    eval_temperature: float = 1.0
+    """Of its evaluations."""
 
 
 EMBEDDED = Manners({"babyai": "compact", "textcraft": "compact"}, prompt="none", max_tokens=24)
@@ -68,6 +74,9 @@ def find_policy(name: str) -> Policy:
         config.sampling.max_tokens,
         rollout.system_prompt,
         few_shots(config.envs),
+        {entry.name: entry.init for entry in config.envs},
+        config.sampling.temperature,
+        config.eval.temperature,
     )
     return Policy(str(store.path(store.steps()[-1]) / "model"), manners)
 

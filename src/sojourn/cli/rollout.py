@@ -17,11 +17,13 @@ from sojourn.cli.evaluate import (
     FewShotFile,
     Format,
     Horizon,
+    Init,
     Prompt,
     View,
     check_format,
     check_prompt,
     read_examples,
+    read_init,
 )
 from sojourn.cli.extras import needs
 from sojourn.protocol.errors import UsageError
@@ -54,7 +56,8 @@ def rollout(
     prompt: Prompt = None,
     action_format: Format = None,
     few_shot: FewShotFile = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
+    init: Init = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="0 is greedy; the run's, or 1.")] = None,
     seed: Annotated[int, typer.Option(help="Decides tasks and draws.")] = 0,
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 256,
     env_url: EnvUrl = None,
@@ -75,6 +78,8 @@ def rollout(
         prompt=check_prompt(prompt),
         format=check_format(action_format),
         few_shot=read_examples(env, few_shot),
+        inits=read_init(env, init),
+        temperature=temperature,
     )
     policy = Policy(found.model, manners)
     recorder = Recorder(out)
@@ -83,14 +88,23 @@ def rollout(
     async def run() -> list[TrajectoryGroup]:
         async with environments([env], env_url, token_file, env_dialect) as envs:
             chosen = view or policy.manners.views.get(env)
-            tasks = await eval_tasks(envs, env, split=split, episodes=episodes, view=chosen, families=family, seed=seed)
+            tasks = await eval_tasks(
+                envs,
+                env,
+                split=split,
+                episodes=episodes,
+                view=chosen,
+                families=family,
+                init=manners.inits.get(env),
+                seed=seed,
+            )
             spec = await envs.spec(env)
             turns = horizon or spec.default_horizon
             if oracle:
                 if not spec.solvable:
                     raise UsageError(f"{env} has no scripted solutions there: leave out --oracle")
                 return await _demonstrate(envs, policy, tasks, turns, seed)
-            return await _play(envs, policy, tasks, turns, seed, temperature, group_size, fork_turn, concurrency)
+            return await _play(envs, policy, tasks, turns, seed, group_size, fork_turn, concurrency)
 
     groups = asyncio.run(run())
     # A file's name: a range of indices is a split, too.
@@ -107,7 +121,6 @@ async def _play(
     tasks: Sequence[EvalTask],
     horizon: int,
     seed: int,
-    temperature: float,
     group_size: int,
     fork_turn: int | None,
     concurrency: int,
@@ -117,9 +130,11 @@ async def _play(
     from sojourn.rollout.group import GroupPlan, collect
 
     branching = None if fork_turn is None else Branching.at(fork_turn, group_size)
-    player = make_player(policy, envs, temperature=temperature, seed=seed)
+    player = make_player(policy, envs, temperature=policy.manners.temperature, seed=seed)
     plans = [
-        GroupPlan(t.env, t.task, t.family, t.view, horizon, f"rollout/{t.key}", group_size, branching=branching)
+        GroupPlan(
+            t.env, t.task, t.family, t.view, horizon, f"rollout/{t.key}", group_size, branching=branching, init=t.init
+        )
         for t in tasks
     ]
     try:
@@ -153,6 +168,7 @@ async def _demonstrate(
             prompt=policy.manners.prompt,
             system_prompt=policy.manners.system_prompt,
             few_shot=policy.manners.few_shot.get(task.env, ()),
+            init=task.init,
         )
         if trajectory is not None:
             groups.append(TrajectoryGroup(trajectory.group_id, task.task, [trajectory]))

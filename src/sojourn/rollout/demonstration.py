@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Literal
+from typing import Any, Literal
 
 from sojourn.client.interface import Envs, Session
 from sojourn.protocol.env import EnvSpec, Solution, StepResult
@@ -33,6 +33,7 @@ async def demonstrate(
     prompt: Literal["full", "none"] = "none",
     system_prompt: bool = False,
     few_shot: FewShot = (),
+    init: dict[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> Trajectory | None:
     """Play the oracle through one task; anew, with the same draws, when infrastructure fails.
@@ -45,6 +46,7 @@ async def demonstrate(
         prompt: what precedes the first observation, as for the player that is to learn from it.
         system_prompt: put it in a system message.
         few_shot: example turns before the first observation, behind the instructions.
+        init: what the world begins with.
         limits: attempts, and the pauses between them; None: the defaults.
 
     Returns:
@@ -58,7 +60,7 @@ async def demonstrate(
     async def attempt() -> Trajectory | None:
         rng.setstate(drawn)
         spec = await envs.spec(env)
-        async with await envs.create(env, task, seed=env_seed, view=view) as session:
+        async with await envs.create(env, task, seed=env_seed, init=init, view=view) as session:
             trajectory = _begin(session, spec, env_seed, horizon, f"{session.task}#{rng.getrandbits(48):012x}")
             messages = opening(
                 action_format,

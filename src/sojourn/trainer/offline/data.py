@@ -172,6 +172,7 @@ class Loader:
                 prompt=config.rollout.prompt,
                 system_prompt=config.rollout.system_prompt,
                 few_shot=entry.few_shot or (),
+                init=entry.init,
                 limits=config.rollout.limits,
             )
             played += [] if trajectory is None else [trajectory]
