@@ -41,7 +41,7 @@ sampling.max_tokens sampling.stop_ids sampling.temperature sampling.top_k sampli
 seed
 trainer.epochs trainer.eval_every trainer.keep_checkpoints trainer.max_skipped_steps trainer.max_staleness
 trainer.minibatches trainer.mode trainer.num_steps trainer.replay trainer.resume_fallback trainer.save_every
-trainer.token_budget
+trainer.target_kl trainer.token_budget
 """
 """Frozen: people's files hold these. Add freely, rename never without a word in the changelog."""
 

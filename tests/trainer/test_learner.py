@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sojourn.algorithms.grpo import GRPO, GRPOConfig
-from sojourn.trainer.learner import Learner
+from sojourn.trainer.learner import Learner, _Tally
 from sojourn.trainer.optimizer import OptimConfig
 from sojourn.trainer.policy import TrainPolicy
 from sojourn.trainer.rewards import Score
@@ -81,6 +81,22 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(monkeypatch):
     assert (metrics["train/skipped_steps"], metrics["train/optimizer_steps"]) == (1, 1)
     assert math.isfinite(metrics["train/grad_norm"])
     assert all(torch.isfinite(w).all() for _, w in learner.policy.named_weights())
+
+
+def test_a_policy_that_has_moved_too_far_takes_no_further_step():
+    played = groups([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    free, held, once = _learner(minibatches=3, epochs=2), _learner(minibatches=3, epochs=2, target_kl=1e-6), _learner()
+    counts = [
+        (metrics["train/optimizer_steps"], metrics["train/left_steps"])
+        for learner in (free, held)
+        for metrics in [learner.update(0, learner.prepare(played))]
+    ]
+    assert counts == [(6, 0), (1, 5)]
+    prepared = once.prepare(played)
+    once._minibatch(held._divide(prepared.rows, prepared.batch, "0/0/0")[0], prepared, _Tally())
+    after = dict(once.policy.named_weights())
+    assert all(torch.equal(w, after[name]) for name, w in held.policy.named_weights())
+    assert not any(p.grad is not None and p.grad.any() for p in held.policy.model.parameters())
 
 
 def test_old_logprobs_from_either_side():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sojourn.algorithms.rft import RFTConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read
 from sojourn.trainer.config import parse_config
@@ -113,6 +114,12 @@ def poison(monkeypatch, trainer, chosen):
         return scores._replace(logprobs=scores.logprobs * math.nan) if bad else scores
 
     monkeypatch.setattr(learner.policy, "score", poisoned)
+
+
+async def test_a_divergence_needs_a_policy_before_the_step(model, tmp_path):
+    settings = config(model, trainer={"target_kl": 0.1}).model_copy(update={"algorithm": RFTConfig()})
+    with pytest.raises(UsageError, match=r"trainer\.target_kl: rft"):
+        await run(settings, tmp_path / "run")
 
 
 async def test_a_run_whose_gradients_fail_stops_and_names_the_episode(model, tmp_path, monkeypatch):

@@ -11,10 +11,12 @@ from transformers import PreTrainedTokenizerBase
 from sojourn.algorithms import registry
 from sojourn.algorithms.agentevol import AgentEvolConfig
 from sojourn.algorithms.base import Algorithm
+from sojourn.algorithms.policy_gradient import PolicyGradient
 from sojourn.client.interface import Envs
 from sojourn.engines import models
 from sojourn.engines.base import Engine
 from sojourn.engines.hf import HFEngine
+from sojourn.protocol.errors import UsageError
 from sojourn.rollout.agent import FORMATS
 from sojourn.rollout.player import Player
 from sojourn.rollout.renderer import Renderer
@@ -79,12 +81,15 @@ def player_of(config: TrainConfig | OfflineConfig, envs: Envs, engine: Engine, r
 
 
 def _learner(config: TrainConfig, policy: TrainPolicy, algorithm: Algorithm[Any]) -> Learner:
-    options = {
+    options: dict[str, Any] = {
         "minibatches": config.trainer.minibatches,
         "epochs": config.trainer.epochs,
+        "target_kl": config.trainer.target_kl,
         "token_budget": config.trainer.token_budget,
         "seed": config.seed,
     }
+    if config.trainer.target_kl and not isinstance(algorithm, PolicyGradient):
+        raise UsageError(f"trainer.target_kl: {config.algorithm.name} has no policy before the step to stay close to")
     if isinstance(config.algorithm, AgentEvolConfig):
         return EvolvingLearner(policy, algorithm, config.rewards(), config=config.algorithm, **options)
     return Learner(policy, algorithm, config.rewards(), **options)

@@ -167,6 +167,9 @@ class TrainerConfig(Section):
     """Optimiser steps that one collection is divided into."""
     epochs: int = Field(default=1, ge=1)
     """Passes over one collection."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """Divergence from the policy before the step (`policy/kl`, nats a token) at which the rest of a collection's
+    minibatches is left out."""
     token_budget: int = Field(default=8192, ge=1)
     """Padded tokens of one micro-batch."""
     save_every: int = Field(default=10, ge=0)

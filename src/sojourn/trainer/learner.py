@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -89,6 +89,7 @@ class Learner:
         rewards: how each environment pays.
         minibatches: optimiser steps that a batch is divided into.
         epochs: passes over a batch.
+        target_kl: `policy/kl` of a minibatch at which it and those after it are left out; None: none is.
         token_budget: padded tokens of a micro-batch.
         seed: of the division into minibatches.
     """
@@ -101,6 +102,7 @@ class Learner:
         *,
         minibatches: int = 1,
         epochs: int = 1,
+        target_kl: float | None = None,
         token_budget: int = 8192,
         seed: int = 0,
     ) -> None:
@@ -109,6 +111,7 @@ class Learner:
         self.rewards = rewards
         self.minibatches = minibatches
         self.epochs = epochs
+        self.target_kl = target_kl
         self.token_budget = token_budget
         self.seed = seed
 
@@ -145,9 +148,13 @@ class Learner:
         """Train on a batch; `step` (from 0) sets the learning rate and the order. Returns metrics."""
         rate = self.policy.begin_step(step)
         tally = _Tally()
-        for epoch in range(self.epochs):
-            for rows in self._divide(prepared.rows, prepared.batch, f"{self.seed}/{step}/{epoch}"):
-                self._minibatch(rows, prepared, tally)
+        left = deque(
+            rows
+            for epoch in range(self.epochs)
+            for rows in self._divide(prepared.rows, prepared.batch, f"{self.seed}/{step}/{epoch}")
+        )
+        while left and self._minibatch(left[0], prepared, tally):
+            left.popleft()
         metrics = prepared.metrics | {name: total / tally.tokens for name, total in tally.sums.items()}
         metrics |= self.algorithm.after_update(metrics, len(prepared.batch.episodes.group))
         if tally.gap_tokens:
@@ -159,6 +166,7 @@ class Learner:
             "train/grad_norm": _finite_mean(tally.norms),
             "train/optimizer_steps": float(len(tally.norms) - tally.skipped),
             "train/skipped_steps": float(tally.skipped),
+            "train/left_steps": float(len(left)),
             "train/rows": float(len(prepared.rows)),
             "train/tokens": float(sum(len(prepared.batch.ids[r]) for r in prepared.rows)),
         }
@@ -192,13 +200,21 @@ class Learner:
         parts = (order[k :: self.minibatches] for k in range(self.minibatches))
         return [[row for trajectory in part for row in by_trajectory[trajectory]] for part in parts if part]
 
-    def _minibatch(self, rows: Sequence[int], prepared: Prepared, tally: _Tally) -> None:
+    def _minibatch(self, rows: Sequence[int], prepared: Prepared, tally: _Tally) -> bool:
+        """Step on some rows; False when the policy has moved too far for it already, and stays where it is."""
+        tokens, divergence = tally.tokens, tally.sums["policy/kl"]
         self._accumulate(rows, prepared, tally)
+        if self.target_kl is not None:
+            moved = (tally.sums["policy/kl"] - divergence) / max(1, tally.tokens - tokens)
+            if moved > self.target_kl:
+                self.policy.drop_gradient()
+                return False
         outcome = self.policy.step()
         tally.norms.append(outcome.grad_norm)
         if outcome.critic_norm is not None:
             tally.critic_norms.append(outcome.critic_norm)
         tally.skipped += outcome.skipped
+        return True
 
     def _accumulate(self, rows: Sequence[int], prepared: Prepared, tally: _Tally) -> None:
         """Add the gradient of some rows, weighted as one minibatch."""
