@@ -13,13 +13,13 @@ import asyncio
 import random
 from pathlib import Path
 
-from pydantic import ValidationError
+from benchmarks.by_task import read
 
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
 from sojourn.evaluation.report import EpisodeResult, Evaluation
 from sojourn.protocol.env import TaskRef
-from sojourn.protocol.errors import UsageError
+from sojourn.protocol.errors import ServiceError, UsageError
 from sojourn.protocol.trajectory import StopReason
 
 
@@ -31,10 +31,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     try:
-        asked = Evaluation.model_validate_json(options.evaluation.read_text(encoding="utf-8"))
-        played = asyncio.run(play(asked, seed=options.seed, only=options.only))
+        played = asyncio.run(play(read(options.evaluation), seed=options.seed, only=options.only))
         options.out.write_text(played.model_dump_json(indent=1), encoding="utf-8")
-    except (UsageError, OSError, ValidationError) as error:
+    except (UsageError, ServiceError, OSError) as error:
         parser.error(str(error))
     print(played.table())
 
@@ -65,7 +64,8 @@ async def _episode(
     view = asked.key.split("/")[1]
     world, stop, turns = service.create(view), StopReason.MAX_TURNS, 0
     try:
-        info = (await world.reset(service.tasks().resolve(TaskRef.parse(asked.task)))).info
+        task = service.tasks().resolve(TaskRef.parse(asked.task))
+        info = (await world.reset(task, init=asked.init)).info
         while stop is StopReason.MAX_TURNS and turns < horizon:
             listed = await world.available_actions()
             if not listed:

@@ -78,8 +78,32 @@ def test_files_are_read_and_what_holds_no_episodes_is_refused(tmp_path, capsys, 
     monkeypatch.setattr(sys, "argv", ["by_task", f"start={tmp_path / 'a.json'}"])
     main()
     assert capsys.readouterr().out.count("| all | 6 |") == 2
-    for wrong in (f"start={tmp_path / 'empty.json'}", f"start={tmp_path / 'none.json'}", "start"):
-        monkeypatch.setattr(sys, "argv", ["by_task", wrong])
+    (tmp_path / "odd.json").write_bytes(b'{"results": "\xff"}')
+    good = f"start={tmp_path / 'a.json'}"
+    for wrong, why in (
+        (f"start={tmp_path / 'empty.json'}", "has no episodes"),
+        (f"start={tmp_path / 'none.json'}", "No such file"),
+        (f"start={tmp_path / 'odd.json'}", "odd.json is no evaluation"),
+        ("start", "expected NAME=FILE"),
+        (good, "start comes twice"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["by_task", good if wrong == good else wrong.replace("start=", "x="), wrong])
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 2
+        assert why in capsys.readouterr().err
+
+
+def test_one_episode_has_no_interval_and_none_is_no_table():
+    one = evaluation({"a": [0], "b": [1, 0.5]})
+    assert cells(table({"x": [one], "y": [one]}, "score"))["a"] == ["1", "0.000", "0.000", "+0.000", "-"]
+    with pytest.raises(UsageError, match="no episode was finished"):
+        table({"x": [evaluation({"a": [1]}, lost={"a/0"})]}, "score")
+
+
+def test_families_of_two_environments_are_told_apart():
+    plain = evaluation({"a": [0]}).results[0]
+    other = plain.model_copy(update={"env": "moon", "key": "moon/a/0", "success": True})
+    both = BEFORE.model_copy(update={"results": [plain, other]})
+    found = cells(table({"x": [both]}, "success"))
+    assert (found["world/a"], found["moon/a"], found["all"]) == (["1", "0.000"], ["1", "1.000"], ["2", "0.500"])

@@ -44,3 +44,12 @@ async def test_a_world_that_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(registry, "load", lambda name: StairsService)
     with pytest.raises(UsageError, match="stairs lists no actions"):
         await play(asked("stairs", "stairs_0"), seed=0)
+
+
+async def test_worlds_begin_as_those_of_the_evaluation() -> None:
+    """BabyAI's `play_on` goes on after the goal: no episode is over before the horizon."""
+    plain = asked("babyai", *(f"babyai:GoToObjS4/{i}" for i in range(8)))
+    results = [r.model_copy(update={"init": {"play_on": True}}) for r in plain.results]
+    played = await play(plain.model_copy(update={"results": results}), seed=0)
+    assert played.results != (await play(plain, seed=0)).results
+    assert all(r.init == {"play_on": True} for r in played.results)

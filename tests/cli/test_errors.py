@@ -68,6 +68,10 @@ def check(outcome: Outcome, *said: str) -> None:
         (["train", "babyai_sft", "algorithm.beta=1"], ["unknown key 'algorithm.beta'"]),
         (["train", "babyai_sft", "data=[]"], ["data:"]),
         (["train", "babyai_sft", "envs=[]"], ["data.0.env: 'babyai' is not named in envs"]),
+        (
+            ["train", "babyai_sft", "envs=[{name: babyai, view: compact}, {name: babyai, view: stable}]"],
+            ["data.0.env: entries of babyai differ in view or init"],
+        ),
         (["train", "babyai_sft", "data.0={type: recordings, path: absent}", "--quiet"], ["absent"]),
         (["train", "babyai_sft", "data.0={type: conversations, path: absent}", "--quiet"], ["absent"]),
         (["train", "babyai_sft", "--rollout-only"], ["trainer.mode"]),

@@ -97,3 +97,17 @@ async def test_infrastructure_that_fails_is_an_error_not_a_failure(envs, player,
 def test_keys_name_the_episode():
     task = EvalTask(env="e", task="e_1", family="f", view="full", sample=2)
     assert task.key == "e/full/e_1/2"
+    begun = task.model_copy(update={"init": {"b": 1, "a": [2]}})
+    assert begun.key == task.model_copy(update={"init": {"a": [2], "b": 1}}).key == 'e/full/e_1/2/{"a": [2], "b": 1}'
+    assert task.model_copy(update={"init": {}}).key == task.key
+
+
+async def test_worlds_that_begin_otherwise_are_other_episodes(envs, player):
+    one = {"split": "test", "families": ["depth1"], "episodes": 1}
+    tasks = [
+        *await eval_tasks(envs, "textcraft", **one),
+        *await eval_tasks(envs, "textcraft", **one, init={"exchange_names": True}),
+    ]
+    found = await evaluate(player, tasks, horizon=1)
+    assert [result.init for result in found.results] == [None, {"exchange_names": True}]
+    assert len({result.key for result in found.results}) == 2

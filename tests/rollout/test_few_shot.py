@@ -188,3 +188,10 @@ async def test_demonstrations_begin_as_the_players_episodes_do():
             assert learnt is not None
             assert learnt.segments[0].ids == played.segments[0].ids
             assert not any(learnt.segments[0].mask)
+
+
+async def test_examples_that_leave_no_room_for_an_episode(make):
+    long = (Exchange("word " * 2000, UP),)
+    with pytest.raises(UsageError, match=r"the example turns of stairs are .* exceed the context of 4096"):
+        make(turns(UP), few_shot={"stairs": long})
+    assert make(turns(UP), few_shot={"stairs": SHOWN}).max_context == 4096

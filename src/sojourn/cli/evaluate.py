@@ -73,6 +73,8 @@ def evaluate(
     policy = find_policy(model)
     manners = adjusted(
         policy.manners,
+        env,
+        views=None if view is None else {env: view},
         prompt=check_prompt(prompt),
         format=check_format(action_format),
         max_tokens=max_tokens,
@@ -85,13 +87,12 @@ def evaluate(
         from sojourn.cli.policy import Policy, make_player
 
         async with environments([env], env_url, token_file, env_dialect) as envs:
-            chosen = view or manners.views.get(env)
             tasks = await eval_tasks(
                 envs,
                 env,
                 split=split,
                 episodes=episodes,
-                view=chosen,
+                view=manners.views.get(env),
                 families=family,
                 init=manners.inits.get(env),
                 seed=seed,

@@ -75,6 +75,8 @@ def rollout(
     found = find_policy(model)
     manners = adjusted(
         found.manners,
+        env,
+        views=None if view is None else {env: view},
         prompt=check_prompt(prompt),
         format=check_format(action_format),
         few_shot=read_examples(env, few_shot),
@@ -87,13 +89,12 @@ def rollout(
 
     async def run() -> list[TrajectoryGroup]:
         async with environments([env], env_url, token_file, env_dialect) as envs:
-            chosen = view or policy.manners.views.get(env)
             tasks = await eval_tasks(
                 envs,
                 env,
                 split=split,
                 episodes=episodes,
-                view=chosen,
+                view=manners.views.get(env),
                 families=family,
                 init=manners.inits.get(env),
                 seed=seed,
@@ -169,6 +170,7 @@ async def _demonstrate(
             system_prompt=policy.manners.system_prompt,
             few_shot=policy.manners.few_shot.get(task.env, ()),
             init=task.init,
+            limits=policy.manners.limits,
         )
         if trajectory is not None:
             groups.append(TrajectoryGroup(trajectory.group_id, task.task, [trajectory]))

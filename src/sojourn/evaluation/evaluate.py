@@ -69,14 +69,18 @@ async def _horizons(
 
 
 def _result(task: EvalTask, played: Sequence[Trajectory]) -> EpisodeResult:
+    asked = EpisodeResult(
+        key=task.key, env=task.env, task=task.task, family=task.family, init=task.init or None, stop="error", error=True
+    )
     if not played:
-        return EpisodeResult(key=task.key, env=task.env, task=task.task, family=task.family, stop="error", error=True)
+        return asked
     episode = played[0]
     return EpisodeResult(
         key=task.key,
         env=task.env,
         task=episode.task,
         family=episode.family,
+        init=asked.init,
         success=episode.success,
         score=episode.score,
         turns=len(episode.turns),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 from scipy.stats import binomtest  # type: ignore[import-untyped]
@@ -23,6 +23,8 @@ class EpisodeResult(BaseModel):
     env: str
     task: str
     family: str
+    init: dict[str, Any] | None = None
+    """What its world began with."""
     success: bool = False
     score: float = 0.0
     turns: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +33,9 @@ class EvalTask(BaseModel):
 
     @property
     def key(self) -> str:
-        return f"{self.env}/{self.view}/{self.task}/{self.sample}"
+        """Which episode it is: one that begins otherwise is another."""
+        plain = f"{self.env}/{self.view}/{self.task}/{self.sample}"
+        return f"{plain}/{json.dumps(self.init, sort_keys=True, default=str)}" if self.init else plain
 
 
 async def eval_tasks(

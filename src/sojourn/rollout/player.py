@@ -46,7 +46,11 @@ class Limits(BaseModel):
 
 @dataclass
 class Player:
-    """A policy and the worlds it plays in."""
+    """A policy and the worlds it plays in.
+
+    Raises:
+        UsageError: example turns that leave no room for an episode.
+    """
 
     envs: Envs
     engine: Engine
@@ -65,6 +69,16 @@ class Player:
     def __post_init__(self) -> None:
         stops = dict.fromkeys((*self.sampling.stop_ids, *self.renderer.stop_ids))
         self.sampling = self.sampling.model_copy(update={"stop_ids": tuple(stops)})
+        for env, shown in self.few_shot.items():
+            self._has_room(env, len(self.renderer.open([*as_messages(shown), {"role": "user", "content": "."}])))
+
+    def _has_room(self, env: str, tokens: int) -> None:
+        """See that example turns of so many tokens fit: episodes that cannot begin would be counted as failures."""
+        if tokens + self.sampling.max_tokens > self.max_context:
+            raise UsageError(
+                f"the example turns of {env} are {tokens} tokens: with {self.sampling.max_tokens} of a completion they "
+                f"exceed the context of {self.max_context}; show fewer or shorter ones"
+            )
 
     @property
     def max_context(self) -> int:

@@ -52,8 +52,9 @@ class Evaluator:
         if not self.config.trainer.eval_every:
             return
         options = self.config.eval
+        found: dict[str, EvalTask] = {}  # what two entries share is one episode
         for entry in self.config.envs:
-            self.tasks += await eval_tasks(
+            tasks = await eval_tasks(
                 self.envs,
                 entry.name,
                 split=entry.eval_split or options.split,
@@ -63,6 +64,8 @@ class Evaluator:
                 init=entry.init,
                 seed=options.seed,
             )
+            found |= {task.key: task for task in tasks}
+        self.tasks = list(found.values())
 
     async def evaluate(self, step: int) -> Evaluated:
         """Play, and keep what came of it under `step`."""

@@ -129,8 +129,13 @@ class OfflineConfig(Section):
     def _environments_are_named(self) -> OfflineConfig:
         known = {entry.name for entry in self.envs}
         for i, source in enumerate(self.data):
-            if isinstance(source, Oracle) and source.env not in known:
+            if not isinstance(source, Oracle):
+                continue
+            if source.env not in known:
                 raise ValueError(f"data.{i}.env: {source.env!r} is not named in envs")
+            entries = [entry for entry in self.envs if entry.name == source.env]
+            if any((e.view, e.init or {}) != (entries[0].view, entries[0].init or {}) for e in entries):
+                raise ValueError(f"data.{i}.env: entries of {source.env} differ in view or init: keep one of them")
         if self.trainer.eval_every and not self.envs:
             raise ValueError("trainer.eval_every needs envs to evaluate in")
         return self
