@@ -13,6 +13,7 @@ from typing import Any
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
 from sojourn.protocol.env import TaskRef
+from sojourn.protocol.errors import ServiceError, UsageError
 from sojourn.rollout.agent import FORMATS, ActionFormat
 
 
@@ -30,14 +31,27 @@ async def solved(service: EnvService, task: str, view: str | None, action_format
             ]
             result = await env.step(action)
             seen = result.observation
-            assert not result.info["invalid"], f"{task}: {action} was refused: {seen}"
+            assert not result.info.get("invalid"), f"{task}: {action} was refused: {seen}"
             assert result.info["success"] == (number == len(actions)), f"{task}: step {number}"
     finally:
         await env.close()
     return {"item_id": task, "messages": said}
 
 
-async def main(options: argparse.Namespace) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("env")
+    parser.add_argument("tasks", nargs="+", metavar="task")
+    parser.add_argument("--view", help="the environment's first when left out")
+    parser.add_argument("--format", choices=sorted(FORMATS), default="react")
+    try:
+        asyncio.run(write(parser.parse_args()))
+    except (UsageError, ServiceError, ValueError) as error:  # ValueError: no task, or no action in the format
+        parser.error(str(error))
+
+
+async def write(options: argparse.Namespace) -> None:
+    """Print the conversations."""
     service = registry.load(options.env)()
     await service.open()
     try:
@@ -48,9 +62,4 @@ async def main(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("env")
-    parser.add_argument("tasks", nargs="+", metavar="task")
-    parser.add_argument("--view", help="the environment's first when left out")
-    parser.add_argument("--format", choices=sorted(FORMATS), default="react")
-    asyncio.run(main(parser.parse_args()))
+    main()

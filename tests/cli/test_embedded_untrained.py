@@ -1,6 +1,7 @@
 """A policy that knows nothing yet: a vocabulary learnt from a world's own texts, and fresh weights."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +9,14 @@ from hypothesis import strategies as st
 
 from sojourn.cli.embedded import __main__ as embedded
 from sojourn.cli.embedded.phrases import phrases
+from sojourn.cli.embedded.untrained import untrained
 from sojourn.engines.models import load_model, load_tokenizer
 from sojourn.engines.tiny import build_tokenizer
 from sojourn.protocol.errors import UsageError
+from sojourn.rollout.agent import ReAct
 from tests.cli.conftest import Run
+from tests.conftest import serve_in_process
+from tests.rollout.world import StairsService
 
 ROOM = "This room is called the kitchen. In it, you see:\n\ta red box\n\ta door to the hallway (that is closed)"
 TEXTS = [ROOM] * 5 + [ROOM.replace("red", "blue")] * 5 + ["Action: open door to hallway"] * 5 + ["a platypus"]
@@ -93,3 +98,23 @@ def test_what_there_is_not_is_told(options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         embedded.app(["untrained", *options, "--out", str(tmp_path / "x")], standalone_mode=False)
     assert not (tmp_path / "x").exists()
+
+
+def test_what_is_wrong_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    world = ["--env", "babyai", "--family", "PickupLoc", "--episodes", "1", "--pieces", "20"]
+    for options, why in (
+        (["--env", "nowhere", "--out", "x"], "no environment 'nowhere'"),
+        ([*world, "--out", str(tmp_path / "file" / "x")], "cannot write"),
+        (["--out", "x"], "--env"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["embedded", "untrained", *options])
+        assert embedded.main() == 2
+        said = capsys.readouterr().err
+        assert (said.count("\n"), why in said) == (1, True), said
+
+
+async def test_a_world_without_solutions_has_no_words_to_learn():
+    async with serve_in_process([StairsService()]) as envs:
+        with pytest.raises(UsageError, match="stairs has no scripted solutions"):
+            await untrained(envs, "stairs", ReAct())

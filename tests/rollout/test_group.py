@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 
 from sojourn.client.pool import EnvPool
 from sojourn.client.session import EnvClient, EnvSession
-from sojourn.protocol.errors import EngineError, TransportError, UnknownTask
+from sojourn.protocol.errors import EngineError, InvalidInit, TransportError, UnknownTask
 from sojourn.protocol.trajectory import StopReason
 from sojourn.rollout.branching import Branching
 from sojourn.rollout.group import GroupPlan, collect, collect_group
@@ -195,6 +196,26 @@ async def test_what_the_user_must_mend_ends_it_all_and_closes_everything(make, s
         async for _ in collect(player, plans, concurrency=64, deterministic=deterministic):
             pass
     await stairs.empty()
+
+
+async def test_groups_that_fail_at_the_same_time_are_told_once(make, monkeypatch):
+    """Nobody would ask for the other errors: asyncio complains of them when their tasks are let go."""
+    barrier, complaints = asyncio.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    waiting = []
+
+    async def refuse(*_, **__):
+        waiting.append(None)
+        if len(waiting) == 3:
+            barrier.set()
+        await barrier.wait()
+        raise InvalidInit("no such world")
+
+    monkeypatch.setattr("sojourn.rollout.group.run_episode", refuse)
+    with pytest.raises(InvalidInit):
+        [group async for group in collect(make(wandering), [plan(i, size=1) for i in range(3)], concurrency=3)]
+    gc.collect()
+    assert not complaints
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -232,16 +232,18 @@ class _Tasks:
 
     async def finished(self) -> list[Any]:
         """Results of the tasks that end next; raises what one of them raised."""
-        done, self.running = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
-        return [task.result() for task in done]
+        done, others = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
+        found = [task.result() for task in done]
+        self.running = others  # not before: what failed beside the first is then heard of in the end
+        return found
 
     async def result(self, task: asyncio.Task[T]) -> T:
         """The result of one task, or what another raised meanwhile."""
         while not task.done():
             done, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
-            self.running -= done
             for other in done:
                 other.result()
+            self.running -= done
         return task.result()
 
     async def __aenter__(self) -> _Tasks:

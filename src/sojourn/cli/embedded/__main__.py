@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,11 +26,13 @@ from sojourn.cli.embedded.rows import Rows
 from sojourn.cli.embedded.untrained import untrained as make_untrained
 from sojourn.cli.environments import environments
 from sojourn.cli.evaluate import EnvName, Families, check_format
+from sojourn.cli.report import report
 from sojourn.engines.tiny import build_model, build_tokenizer, save
+from sojourn.protocol.errors import UsageError
 from sojourn.rollout.agent import FORMATS
 from sojourn.trainer.sft import SFT
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 Policy = Annotated[str, typer.Option(help="Which policy: tiny (TextCraft and BabyAI) or search (Deep Search).")]
 Out = Annotated[Path, typer.Option(help="The demonstrations' directory; checkpoints go there too.")]
@@ -115,11 +118,22 @@ def untrained(
                 pieces=pieces,
                 seed=seed,
             )
-        save(model, tokenizer, out)
+        try:
+            save(model, tokenizer, out)
+        except OSError as error:
+            raise UsageError(f"cannot write {out}: {error.strerror or error}") from error
         print(f"{model.num_parameters()} parameters, {len(tokenizer)} tokens, in {out}")
 
     asyncio.run(make())
 
 
+def main() -> int:
+    """Run a command and return its exit code, as `sojourn` does."""
+    try:
+        return int(app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error, "python -m sojourn.cli.embedded --help")
+
+
 if __name__ == "__main__":
-    app()
+    sys.exit(main())

@@ -11,7 +11,7 @@ from sojourn.cli.embedded.phrases import phrases
 from sojourn.client.interface import Envs, Session
 from sojourn.engines.tiny import build_model, build_tokenizer
 from sojourn.evaluation.tasks import eval_tasks
-from sojourn.protocol.errors import NotSupported
+from sojourn.protocol.errors import NotSupported, UsageError
 from sojourn.rollout.agent import ActionFormat
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ async def untrained(
         seed: of the tasks and of the weights.
 
     Raises:
-        UsageError: there is no such view, split or family.
+        UsageError: there is no such view, split or family, or no scripted solution to read.
     """
+    if not (await envs.spec(env)).solvable:
+        raise UsageError(f"{env} has no scripted solutions, whose words a vocabulary is made of")
     tasks = await eval_tasks(
         envs, env, split="train", episodes=episodes, view=view, families=families or None, seed=seed
     )
