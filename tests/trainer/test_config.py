@@ -285,7 +285,9 @@ def test_example_turns_that_do_not_fit(algorithm):
         parse([{"name": "a"}, {"name": "b", "few_shot": [{"user": "x", "assistant": "go"}]}])
     parse([{"name": "a", "few_shot": [{"user": "x", "assistant": "<search>y</search>"}]}], rollout={"format": "tagged"})
     for wrong, why in (
-        ("absent.jsonl", r"envs\.0\.few_shot: .*absent\.jsonl: No such file"),
+        ("absent.jsonl", r"envs\.0\.few_shot: .*absent\.jsonl: No such file or directory$"),
+        ("", r"envs\.0\.few_shot: expected a file of conversations, or a list of {user, assistant}, not ''$"),
+        ({"user": "x"}, r"envs\.0\.few_shot: expected a file of conversations, or a list"),
         ([{"user": "x"}], r"few_shot\.0\.assistant"),
         ([{**SHOWN, "system": "x"}], r"few_shot\.0\.system"),
     ):

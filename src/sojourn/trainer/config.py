@@ -97,8 +97,10 @@ class EnvEntry(Section):
     @field_validator("few_shot", mode="before")
     @classmethod
     def _few_shot_from_file(cls, value: Any) -> Any:
-        if not isinstance(value, str):
+        if value is None or isinstance(value, (list, tuple)):
             return value
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"expected a file of conversations, or a list of {{user, assistant}}, not {value!r}")
         try:
             return read_few_shot(Path(value).expanduser())
         except UsageError as error:
@@ -366,7 +368,7 @@ def _few_shot_beside(path: Path, data: Mapping[str, Any]) -> None:
     """Make the files of example turns that a config names lie where it says: relative to itself."""
     entries = data.get("envs")
     for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("few_shot"), str):
+        if isinstance(entry, dict) and isinstance(entry.get("few_shot"), str) and entry["few_shot"]:
             entry["few_shot"] = str(path.parent / Path(entry["few_shot"]).expanduser())
 
 

@@ -41,7 +41,9 @@ def problems(
             yield f"{path!r} is missing"
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            given = "" if isinstance(problem["input"], (dict, list, BaseModel)) else f", not {problem['input']!r}"
+            # a check of our own says what it was given, where that helps
+            whole = problem["type"] == "value_error" or isinstance(problem["input"], (dict, list, BaseModel))
+            given = "" if whole else f", not {problem['input']!r}"
             yield f"{path}: {message}{given}" if path else message
 
 
