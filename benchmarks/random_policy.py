@@ -44,6 +44,8 @@ async def play(asked: Evaluation, *, seed: int, only: str = "") -> Evaluation:
     Raises:
         UsageError: an environment that is not known, or lists no actions.
     """
+    if unbounded := {r.env for r in asked.results} - asked.horizon.keys():
+        raise UsageError(f"the evaluation does not say the horizon of {', '.join(sorted(unbounded))}")
     services = {env: registry.load(env)() for env in asked.horizon}
     for service in services.values():
         await service.open()

@@ -53,3 +53,8 @@ async def test_worlds_begin_as_those_of_the_evaluation() -> None:
     played = await play(plain.model_copy(update={"results": results}), seed=0)
     assert played.results != (await play(plain, seed=0)).results
     assert all(r.init == {"play_on": True} for r in played.results)
+
+
+async def test_an_evaluation_without_a_horizon() -> None:
+    with pytest.raises(UsageError, match="the horizon of babyai"):
+        await play(asked("babyai", "babyai:GoToObjS4/0").model_copy(update={"horizon": {}}), seed=0)

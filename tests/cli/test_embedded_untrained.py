@@ -107,6 +107,7 @@ def test_what_is_wrong_is_one_line(tmp_path, monkeypatch, capsys):
         (["--env", "nowhere", "--out", "x"], "no environment 'nowhere'"),
         ([*world, "--out", str(tmp_path / "file" / "x")], "cannot write"),
         (["--out", "x"], "--env"),
+        ([*world, "--format", "tagged", "--out", "x"], "solutions of babyai cannot be written in this action format"),
     ):
         monkeypatch.setattr(sys, "argv", ["embedded", "untrained", *options])
         assert embedded.main() == 2

@@ -87,3 +87,10 @@ def test_examples_that_cannot_be_used(run: Run, model: Path, tmp_path: Path) -> 
             outcome = run(*command, *common, path)
             assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
             assert why in outcome.err
+
+
+def test_demonstrations_in_a_format_that_the_world_does_not_have(run: Run, model: Path) -> None:
+    common = ("rollout", "--env", "textcraft", "--model", model, "--episodes", 1)
+    outcome = run(*common, "--oracle", "--format", "tagged", "--out", "x")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+    assert "solutions of textcraft cannot be written in this action format" in outcome.err

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sojourn.client.interface import Envs, Session
 from sojourn.protocol.env import EnvSpec, Solution, StepResult
-from sojourn.protocol.errors import NotSupported
+from sojourn.protocol.errors import NotSupported, UsageError
 from sojourn.protocol.trajectory import Segment, StopReason, Trajectory, Turn
 from sojourn.rollout.agent import ActionFormat, Parsed
 from sojourn.rollout.failures import persistently
@@ -53,7 +53,8 @@ async def demonstrate(
         The successful episode, its oracle turns masked 1; None when there is no solution or it does not fit.
 
     Raises:
-        SojournError: what ended the last attempt, or what no other attempt would mend.
+        SojournError: what ended the last attempt, or what no other attempt would mend, such as a format that cannot
+            write the world's actions.
     """
     drawn = rng.getstate()
 
@@ -114,7 +115,7 @@ async def _play(
         wrong = await _wrong_action(session, plan, position, rng) if rng.random() < noise else None
         action = wrong or plan.actions[position]
         thought = plan.thoughts[position] if plan.thoughts and thoughts else ""
-        text = action_format.render(thought or None, action)
+        text = written(action_format, session.env, thought, action)
         _append(trajectory, renderer.complete(text), turn, 0 if wrong else 1)
         parsed = action_format.parse(text)  # what a policy that wrote this would have done
         assert parsed.action is not None
@@ -131,6 +132,14 @@ async def _play(
         else:
             position += 1
     return False
+
+
+def written(action_format: ActionFormat, env: str, thought: str, action: str) -> str:
+    """What a policy would say to act so; raises `UsageError` where the format cannot write the world's actions."""
+    try:
+        return action_format.render(thought or None, action)
+    except ValueError as error:
+        raise UsageError(f"solutions of {env} cannot be written in this action format: {error}") from error
 
 
 async def _wrong_action(session: Session, plan: Solution, position: int, rng: random.Random) -> str | None:

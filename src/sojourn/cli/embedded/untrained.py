@@ -13,6 +13,7 @@ from sojourn.engines.tiny import build_model, build_tokenizer
 from sojourn.evaluation.tasks import eval_tasks
 from sojourn.protocol.errors import NotSupported, UsageError
 from sojourn.rollout.agent import ActionFormat
+from sojourn.rollout.demonstration import written
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -43,7 +44,8 @@ async def untrained(
         seed: of the tasks and of the weights.
 
     Raises:
-        UsageError: there is no such view, split or family, or no scripted solution to read.
+        UsageError: there is no such view, split or family, or no scripted solution to read in this
+            format.
     """
     if not (await envs.spec(env)).solvable:
         raise UsageError(f"{env} has no scripted solutions, whose words a vocabulary is made of")
@@ -68,7 +70,7 @@ async def _texts(session: Session, action_format: ActionFormat, thoughts: bool) 
     except NotSupported:
         return
     for i, action in enumerate(plan.actions):
-        yield action_format.render(plan.thoughts[i] if plan.thoughts and thoughts else None, action)
+        yield written(action_format, session.env, plan.thoughts[i] if plan.thoughts and thoughts else "", action)
         result = await session.step(action)
         yield f" {result.observation}"
         if result.done:
