@@ -12,7 +12,7 @@ async def shipped(name: str) -> str:
     return name
 
 
-ALGORITHMS = Experiment("benchmarks.algorithms", Path(__file__).parent, seeds=5, start=shipped)
+ALGORITHMS = Experiment("benchmarks.algorithms", Path(__file__).parent, seeds=range(5), start=shipped)
 
 if __name__ == "__main__":
     raise SystemExit(main(ALGORITHMS, __doc__))

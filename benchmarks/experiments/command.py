@@ -23,8 +23,8 @@ class Experiment(NamedTuple):
     """`python -m MODULE` runs it."""
     folder: Path
     """Holds `configs/` and `results/`."""
-    seeds: int
-    """Seeds 0 to `seeds` - 1 are its own; calibration used others, from 100 on."""
+    seeds: range
+    """Its own, on which nothing was chosen; calibration used others, from 100 on."""
     start: Callable[[str], Awaitable[str]]
     """What a plan's `start` is to be loaded as; made when it is not there yet."""
 
@@ -47,7 +47,7 @@ def main(experiment: Experiment, about: str, arguments: Sequence[str] | None = N
         prog=f"python -m {experiment.module}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="ENV, ENV/ARM or ENV/ARM/SEED")
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(experiment.seeds)), metavar="N")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(experiment.seeds), metavar="N")
     parser.add_argument("--hours", type=float, help="begin no cell after this many hours")
     parser.add_argument("--at-once", type=int, default=2, help="cells side by side, one thread each (2)")
     parser.add_argument("--results", type=Path, default=experiment.results, help="folder of the results")

@@ -25,16 +25,16 @@ class Shown:
     """Of its pictures and marks."""
     plans: Mapping[str, Plan]
     results: Path
-    seeds: int
+    seeds: range
     pairs: Sequence[tuple[str, str]]
     """Arms that are compared, first less second."""
     costs: bool = False
     """Also show the time and memory of a step."""
 
     def load(self) -> list[Result]:
-        """The results that are there, of seeds 0 on; raises `UsageError` for one of another configuration."""
+        """The results that are there, of the seeds; raises `UsageError` for one of another configuration."""
         found = []
-        for cell in cells(self.plans, range(self.seeds)):
+        for cell in cells(self.plans, self.seeds):
             result = read(cell, self.results)
             if result is None:
                 continue
@@ -100,7 +100,7 @@ def _environment(shown: Shown, env: str, plan: Plan, found: Comparison, assets: 
     yield tables.levels(found, plan)
     yield "Paired differences over seeds:"
     yield tables.differences(found, shown.pairs)
-    yield "\n".join(f"- {sentence}" for sentence in reading(found, plan, shown.pairs, shown.seeds))
+    yield "\n".join(f"- {sentence}" for sentence in reading(found, plan, shown.pairs, len(shown.seeds)))
     yield "Success by family at the end:"
     yield tables.families(found, plan)
     yield "Health in training:"

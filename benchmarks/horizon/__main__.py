@@ -14,7 +14,7 @@ async def begin(name: str) -> str:
     return await start(name)
 
 
-HORIZON = Experiment("benchmarks.horizon", Path(__file__).parent, seeds=5, start=begin)
+HORIZON = Experiment("benchmarks.horizon", Path(__file__).parent, seeds=range(10, 15), start=begin)
 
 if __name__ == "__main__":
     raise SystemExit(main(HORIZON, __doc__))

@@ -47,7 +47,7 @@ async def test_a_tree_gives_more_episodes_for_the_same_tokens():
 
 def cells(plan, arm, engine_tokens, success):
     found = []
-    for seed in range(BRANCHING.seeds):
+    for seed in BRANCHING.seeds:
         cell = result(plan, arm, seed, [(1000, success + 0.01 * seed)])
         steps = {"rollout/episodes": [100.0, 100.0], "rollout/engine_tokens": [engine_tokens / 2] * 2}
         steps |= {name: [1.0, 2.0] for name in ("rollout_s", "update_s", "cpu_s")}

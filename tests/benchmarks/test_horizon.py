@@ -190,7 +190,7 @@ def test_other_weights_are_never_compared():
 
 def test_the_page_is_filled_from_what_is_there(tmp_path):
     plan, results = PLANS["fog"], tmp_path / "results"
-    shown = Shown("horizon", {"fog": plan}, results, 3, [("adaptive", "scaling"), ("scaling", "fixed_long")])
+    shown = Shown("horizon", {"fog": plan}, results, range(3), [("adaptive", "scaling"), ("scaling", "fixed_long")])
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- begin horizon -->\nold\n<!-- end horizon -->\nafter\n")
     fill(page, {"horizon": sections(shown, tmp_path)})
