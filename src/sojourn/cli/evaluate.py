@@ -67,36 +67,17 @@ def evaluate(
 ) -> None:
     """Evaluate a policy: success by family with 95 % intervals."""
     with needs("train"):
-        from sojourn.cli.policy import adjusted, find_policy
+        from sojourn.cli.policy import adjusted, find_policy, tasks_for
         from sojourn.evaluation.evaluate import evaluate as play
-        from sojourn.evaluation.tasks import eval_tasks
     policy = find_policy(model)
-    manners = adjusted(
-        policy.manners,
-        env,
-        views=None if view is None else {env: view},
-        prompt=check_prompt(prompt),
-        format=check_format(action_format),
-        max_tokens=max_tokens,
-        few_shot=read_examples(env, few_shot),
-        inits=read_init(env, init),
-        eval_temperature=temperature,
-    )
+    said = spoken(env, view, prompt, action_format, few_shot, init)
+    manners = adjusted(policy.manners, env, **said, max_tokens=max_tokens, eval_temperature=temperature)
 
     async def run() -> Evaluation:
         from sojourn.cli.policy import Policy, make_player
 
         async with environments([env], env_url, token_file, env_dialect) as envs:
-            tasks = await eval_tasks(
-                envs,
-                env,
-                split=split,
-                episodes=episodes,
-                view=manners.views.get(env),
-                families=family,
-                init=manners.inits.get(env),
-                seed=seed,
-            )
+            tasks = await tasks_for(manners, envs, env, split=split, episodes=episodes, families=family, seed=seed)
             player = make_player(Policy(policy.model, manners), envs, temperature=manners.eval_temperature, seed=seed)
             try:
                 return await play(player, tasks, horizon=horizon, concurrency=concurrency, seed=seed, record=record)
@@ -107,6 +88,24 @@ def evaluate(
     if out is not None:
         _write(out, evaluation.model_dump_json(indent=1))
     print(evaluation.model_dump_json(exclude={"results"}) if as_json else evaluation.table())
+
+
+def spoken(
+    env: str,
+    view: str | None,
+    prompt: str | None,
+    action_format: str | None,
+    few_shot: Path | None,
+    init: str | None,
+) -> dict[str, Any]:
+    """How to talk to the policy, as `eval` and `rollout` were told, read and checked; None for what was not said."""
+    return {
+        "views": None if view is None else {env: view},
+        "prompt": check_prompt(prompt),
+        "format": check_format(action_format),
+        "few_shot": read_examples(env, few_shot),
+        "inits": read_init(env, init),
+    }
 
 
 def check_prompt(prompt: str | None) -> str | None:

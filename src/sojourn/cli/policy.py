@@ -13,6 +13,7 @@ from sojourn.protocol.messages import SamplingParams
 
 if TYPE_CHECKING:
     from sojourn.client.interface import Envs
+    from sojourn.evaluation.tasks import EvalTask
     from sojourn.rollout.few_shot import FewShot
     from sojourn.rollout.player import Limits, Player
     from sojourn.trainer.config import EnvEntry, TrainConfig
@@ -95,6 +96,18 @@ def adjusted(manners: Manners, env: str, **given: Any) -> Manners:
     found = replace(manners, **asked)
     check_actions(found.few_shot.get(env, ()), FORMATS[found.format]())
     return found
+
+
+async def tasks_for(
+    manners: Manners, envs: Envs, env: str, *, split: str, episodes: int, families: Sequence[str] | None, seed: int
+) -> list[EvalTask]:
+    """Episodes of a split in the worlds that the manners say; raises `UsageError` as `eval_tasks` does."""
+    from sojourn.evaluation.tasks import eval_tasks
+
+    view, init = manners.views.get(env), manners.inits.get(env)
+    return await eval_tasks(
+        envs, env, split=split, episodes=episodes, view=view, families=families, init=init, seed=seed
+    )
 
 
 def make_player(policy: Policy, envs: Envs, *, temperature: float, seed: int) -> Player:

@@ -20,10 +20,7 @@ from sojourn.cli.evaluate import (
     Init,
     Prompt,
     View,
-    check_format,
-    check_prompt,
-    read_examples,
-    read_init,
+    spoken,
 )
 from sojourn.cli.extras import needs
 from sojourn.protocol.errors import UsageError
@@ -66,39 +63,21 @@ def rollout(
 ) -> None:
     """Collect recordings: JSONL shards with every token, log-probability and turn."""
     with needs("train"):
-        from sojourn.cli.policy import Policy, adjusted, find_policy
-        from sojourn.evaluation.tasks import eval_tasks
+        from sojourn.cli.policy import Policy, adjusted, find_policy, tasks_for
     from sojourn.rollout.recorder import Recorder, header, shards
 
     if oracle and (group_size > 1 or fork_turn is not None):
         raise UsageError("--oracle plays each task once: leave out --group-size and --fork-turn")
     found = find_policy(model)
-    manners = adjusted(
-        found.manners,
-        env,
-        views=None if view is None else {env: view},
-        prompt=check_prompt(prompt),
-        format=check_format(action_format),
-        few_shot=read_examples(env, few_shot),
-        inits=read_init(env, init),
-        temperature=temperature,
-    )
+    said = spoken(env, view, prompt, action_format, few_shot, init)
+    manners = adjusted(found.manners, env, **said, temperature=temperature)
     policy = Policy(found.model, manners)
     recorder = Recorder(out)
     step = max((header(path).step + 1 for path in shards(out)), default=0)
 
     async def run() -> list[TrajectoryGroup]:
         async with environments([env], env_url, token_file, env_dialect) as envs:
-            tasks = await eval_tasks(
-                envs,
-                env,
-                split=split,
-                episodes=episodes,
-                view=manners.views.get(env),
-                families=family,
-                init=manners.inits.get(env),
-                seed=seed,
-            )
+            tasks = await tasks_for(manners, envs, env, split=split, episodes=episodes, families=family, seed=seed)
             spec = await envs.spec(env)
             turns = horizon or spec.default_horizon
             if oracle:
