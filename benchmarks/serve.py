@@ -115,7 +115,8 @@ async def new_task_ms(load: Load, quick: bool) -> float | None:
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         if args.url is None:
-            own = stack.enter_context(sojourn_serve(args.env, ["--max-sessions", "2048"]))
+            options = [f"--env-config={args.env}.{option}" for option in args.env_config]
+            own = stack.enter_context(sojourn_serve(args.env, ["--max-sessions", "2048", *options]))
             server = Running(own.url + path_of(args.dialect, args.env), own.pid)
         else:
             server = Running(args.url, args.pid)
@@ -193,10 +194,15 @@ def main() -> int:
     parser.add_argument("--dialect", choices=sorted(DIALECTS), default="native")
     parser.add_argument("--pid", type=int, help="process id of the server at --url, for its CPU time and memory")
     parser.add_argument("--view", default="agentgym", help="of a native or openenv server (default: agentgym)")
+    parser.add_argument(
+        "--env-config", metavar="KEY=VALUE", action="append", default=[], help="an option of the server that is started"
+    )
     parser.add_argument("--concurrency", type=int, nargs="+", metavar="N", help="default: 1 8 64 256")
     parser.add_argument("--quick", action="store_true", help="under a minute")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     args = parser.parse_args()
+    if args.env_config and args.url is not None:
+        parser.error("--env-config is for a server that is started here: without --url")
     if args.concurrency is None:
         args.concurrency = QUICK[args.env] if args.quick else CONCURRENCY
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -84,6 +84,18 @@ def test_more_episodes_than_fit_are_let_go_and_come_back(expected):
             assert small.live() <= 2
 
 
+def test_those_who_fit_stay_while_more_than_fit_act_in_turn():
+    """Of six in turn on four places, three act where they are and three come back: not six."""
+    with closing(Pool(LIMITS._replace(live=4))) as small:
+        episodes = [small.start(BOIL) for _ in range(6)]
+        stayed = []
+        for _ in range(3):
+            for episode in episodes:
+                stayed.append(episode.home is not None and episode.id in episode.home)
+                small.do(episode, "act look around")
+        assert stayed == [True, True, True, False, False, False] * 3
+
+
 def test_listing_actions_changes_nothing(pool, expected):
     game = Game("mendelian-genetics-known-plant", 11)
     episode = pool.start(game)

@@ -5,7 +5,7 @@ import pytest
 from sojourn.engines.hf import HFEngine
 from sojourn.evaluation.evaluate import evaluate
 from sojourn.evaluation.tasks import EvalTask, eval_tasks
-from sojourn.protocol.errors import EngineError, UsageError
+from sojourn.protocol.errors import EngineError, TransportError, UsageError
 from sojourn.protocol.messages import SamplingParams
 from sojourn.rollout.agent import ReAct
 from sojourn.rollout.player import Limits, Player
@@ -76,22 +76,56 @@ async def test_the_published_horizon_is_the_default(envs, player):
     assert (await evaluate(player, [task])).horizon == {"textcraft": spec.default_horizon}
 
 
+class Flaky:
+    """An engine's `generate` that fails in these calls, counted from 0."""
+
+    def __init__(self, player, monkeypatch, fails):
+        self.generate, self.calls, self.fails = player.engine.generate, 0, fails
+        monkeypatch.setattr(player.engine, "generate", self)
+
+    async def __call__(self, request):
+        self.calls += 1
+        if self.fails(self.calls - 1):
+            raise EngineError("broken")
+        return await self.generate(request)
+
+
 async def test_infrastructure_that_fails_is_an_error_not_a_failure(envs, player, monkeypatch):
     tasks = await eval_tasks(envs, "textcraft", split="test", episodes=4)
-    generate, calls = player.engine.generate, iter(range(100))
-
-    async def flaky(request):
-        if next(calls) % 2:
-            raise EngineError("broken")
-        return await generate(request)
-
-    monkeypatch.setattr(player.engine, "generate", flaky)
+    Flaky(player, monkeypatch, lambda call: call in {1, 3} or call >= 4)
     evaluation = await evaluate(player, tasks, horizon=1)
     errors = [result for result in evaluation.results if result.error]
     assert len(errors) == 2
     assert evaluation.overall.errors == len(errors)
     assert evaluation.overall.episodes == 4 - len(errors)
     assert all(result.family for result in errors)
+
+
+async def test_lost_episodes_are_played_once_more_with_the_same_draws(envs, player, monkeypatch, tmp_path):
+    tasks = await eval_tasks(envs, "textcraft", split="test", episodes=4)
+    undisturbed = await evaluate(player, tasks, horizon=2, record=tmp_path / "a")
+    Flaky(player, monkeypatch, lambda call: call in {1, 3})
+    waited = []
+
+    async def servers():
+        waited.append(True)
+
+    again = await evaluate(player, tasks, horizon=2, record=tmp_path / "b", before_again=servers)
+    assert again == undisturbed
+    assert waited == [True]
+
+    def said(directory):
+        return [turn.text for shard in directory.iterdir() for g in read(shard) for turn in g.trajectories[0].turns]
+
+    assert said(tmp_path / "a") == said(tmp_path / "b")
+
+
+async def test_an_evaluation_of_nothing_is_none(envs, player, monkeypatch):
+    tasks = await eval_tasks(envs, "textcraft", split="test", episodes=3)
+    engine = Flaky(player, monkeypatch, lambda call: True)
+    with pytest.raises(TransportError, match="every episode of the evaluation was lost to infrastructure, twice"):
+        await evaluate(player, tasks, horizon=1)
+    assert engine.calls == 6
 
 
 def test_keys_name_the_episode():

@@ -38,6 +38,13 @@ def test_errors_are_never_failures():
     assert (nothing.overall.success, nothing.overall.low, nothing.overall.high) == (0.0, 0.0, 1.0)
 
 
+def test_a_family_of_which_nothing_finished_has_no_success():
+    evaluation = _evaluation(_result("a", True), _result("b", False, error=True, family="hard"))
+    assert [name for name in evaluation.metrics() if name.startswith("success_rate/")] == ["success_rate/e/easy"]
+    hard = next(line for line in evaluation.table().splitlines() if line.startswith("e/hard"))
+    assert hard.split() == ["e/hard", "-", "-", "-", "-", "0", "1"]
+
+
 def test_families_and_table():
     evaluation = _evaluation(_result("a", True), _result("b", False, family="hard"), _result("c", True))
     assert {name: t.success for name, t in evaluation.families.items()} == {"e/easy": 1.0, "e/hard": 0.0}

@@ -11,6 +11,7 @@ import pytest
 
 from sojourn.client.pool import EnvPool
 from sojourn.client.session import EnvClient
+from sojourn.evaluation import evaluate as evaluation
 from sojourn.protocol.errors import TransportError
 from sojourn.trainer import collecting
 from sojourn.trainer.loop import Trainer
@@ -121,6 +122,29 @@ async def test_killed_before_a_step_loses_nothing(settings, server, tmp_path, mo
     lines = list(read_metrics(tmp_path / "run/metrics.jsonl"))
     assert [line["rollout/episodes"] for line in lines] == [8, 8, 8, 8]
     assert "every episode of step 2 was lost to infrastructure: playing them again" in notes.notes
+
+
+async def test_killed_before_an_evaluation_loses_nothing(settings, server, tmp_path, monkeypatch):
+    play, killed = evaluation.collect, []
+
+    async def collect(player, plans, **options):
+        if player.engine.policy_version == 2 and not killed:
+            killed.append(True)
+            server.kill()
+        async for group in play(player, plans, **options):
+            yield group
+
+    monkeypatch.setattr(evaluation, "collect", collect)
+    evaluating = settings.model_copy(
+        update={
+            "trainer": settings.trainer.model_copy(update={"eval_every": 1}),
+            "eval": settings.eval.model_copy(update={"episodes": 3, "horizon": 1}),
+        }
+    )
+    notes = Restarting(server)
+    summary = await run(evaluating, server, tmp_path / "run", notes)
+    assert [(e.overall.episodes, e.overall.errors) for e in summary.evaluations.values()] == [(3, 0)] * 5
+    assert "an environment server answers again" in notes.notes
 
 
 async def test_a_server_that_does_not_come_back_ends_the_run(settings, server, tmp_path):

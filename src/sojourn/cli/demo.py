@@ -16,6 +16,7 @@ from rich.table import Table
 from sojourn.cli.extras import find_config, needs
 from sojourn.cli.progress import progress
 from sojourn.cli.train import run_training
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _tell(console: Console, config: TrainConfig, summary: RunSummary, seconds: f
     document = summarise(start, end, gain, curve, seconds, config.seed)
     with writing(run_dir):
         draw(curve, run_dir / "curve.png")
-        (run_dir / "summary.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        write_whole(run_dir / "summary.json", json.dumps(document, indent=1))
     console.print(terminal(curve, width=min(console.width, 100)), highlight=False, markup=False, soft_wrap=True)
     console.print(_table(start, end))
     console.print(

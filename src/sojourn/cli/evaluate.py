@@ -11,6 +11,7 @@ import typer
 
 from sojourn.cli.environments import EnvDialect, EnvUrl, TokenFile, environments
 from sojourn.cli.extras import needs
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -147,6 +148,6 @@ def read_init(env: str, text: str | None) -> dict[str, dict[str, Any]] | None:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

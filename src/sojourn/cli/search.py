@@ -100,7 +100,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve Search-R1's POST /retrieve until interrupted, so that its trainer, verl's or SkyRL's can use the index."""
-    from sojourn.cli.serve import write_whole
+    from sojourn.cli.serve import write_ready
     from sojourn.envs.search.retrieval.service import create_app
     from sojourn.serving.auth import Access, Guard, check_bind, read_token
     from sojourn.serving.config import ServingConfig
@@ -120,7 +120,7 @@ def serve(
     def ready(url: str) -> None:
         print(f"serving {index or f'the {world} world'} at {url}/retrieve (Ctrl-C stops)", flush=True)
         if ready_file is not None:
-            write_whole(ready_file, url)
+            write_ready(ready_file, url)
 
     with bind(host, port) as sock:
         run(run_app(application, sock, lambda: ready(url_of(sock)), config.drain_s))

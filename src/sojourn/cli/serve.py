@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 
@@ -69,7 +69,7 @@ def serve(
     def ready(url: str) -> None:
         print(f"serving {', '.join(envs)} at {url} (Ctrl-C stops)", flush=True)
         if ready_file is not None:
-            write_whole(ready_file, url)
+            write_ready(ready_file, url)
 
     serve_envs(
         parse_env_config(envs, env_config or []), host=host, port=port, workers=workers, config=config, on_ready=ready
@@ -131,11 +131,9 @@ def _serving_config(values: dict[str, Any], cls: Any) -> Any:
         raise UsageError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_ready(path: Path, url: str) -> None:
     """Whoever waits for the file must not read half of it."""
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+        write_whole(path, url)
     except OSError as error:
         raise UsageError(f"cannot write --ready-file {path}: {error.strerror}") from error

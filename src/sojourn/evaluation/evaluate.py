@@ -3,12 +3,13 @@ that two policies are compared episode by episode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sojourn.evaluation.report import EpisodeResult, Evaluation
 from sojourn.evaluation.tasks import EvalTask
+from sojourn.protocol.errors import TransportError
 from sojourn.protocol.trajectory import Trajectory, TrajectoryGroup
 from sojourn.rollout.group import GroupPlan, collect
 from sojourn.rollout.player import Player
@@ -24,8 +25,9 @@ async def evaluate(
     deterministic: bool = False,
     seed: int = 0,
     record: Path | None = None,
+    before_again: Callable[[], Awaitable[object]] | None = None,
 ) -> Evaluation:
-    """Play `tasks` once each.
+    """Play `tasks` once each; those lost to infrastructure are played once more, with the same draws.
 
     Args:
         player: who plays; its `run_seed` is replaced by `seed`.
@@ -34,14 +36,25 @@ async def evaluate(
         deterministic: fixed batches in a fixed order.
         seed: of the random draws.
         record: a directory to record the episodes in.
+        before_again: awaited before lost episodes are played once more; where a caller waits for servers.
+
+    Raises:
+        TransportError: every episode was lost to infrastructure, twice.
     """
     player = replace(player, run_seed=seed)
     version = player.engine.policy_version
     turns = await _horizons(player, tasks, horizon)
     plans = [GroupPlan(t.env, t.task, t.family, t.view, turns[t.env], f"eval/{t.key}", 1, init=t.init) for t in tasks]
     groups: dict[str, TrajectoryGroup] = {}
-    async for group in collect(player, plans, concurrency=concurrency, deterministic=deterministic):
-        groups[group.group_id] = group
+    left = plans
+    for again in (False, True):
+        if again and left and before_again is not None:
+            await before_again()
+        async for group in collect(player, left, concurrency=concurrency, deterministic=deterministic):
+            groups[group.group_id] = group
+        left = [plan for plan in left if not groups[plan.group_id].trajectories]
+    if plans and len(left) == len(plans):
+        raise TransportError("every episode of the evaluation was lost to infrastructure, twice")
     ordered = [groups[plan.group_id] for plan in plans]
     if record is not None:
         Recorder(record).write(version, ordered, split="eval")

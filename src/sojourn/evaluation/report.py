@@ -77,7 +77,7 @@ class Evaluation(BaseModel):
         return {name: tally(r for r in self.results if f"{r.env}/{r.family}" == name) for name in names}
 
     def metrics(self) -> dict[str, float]:
-        """Flat, under the names that training uses."""
+        """Flat, under the names that training uses; of families of which no episode finished, nothing."""
         overall = self.overall
         named = {
             "success_rate": overall.success,
@@ -88,7 +88,7 @@ class Evaluation(BaseModel):
             "episodes": float(overall.episodes),
             "errors": float(overall.errors),
         }
-        return named | {f"success_rate/{name}": t.success for name, t in self.families.items()}
+        return named | {f"success_rate/{name}": t.success for name, t in self.families.items() if t.episodes}
 
     def table(self) -> str:
         """Success by family, as text."""
@@ -162,12 +162,5 @@ def paired_interval(differences: Sequence[float]) -> Gain:
 
 
 def _line(name: str, t: Tally) -> tuple[str, ...]:
-    return (
-        name,
-        f"{t.success:.3f}",
-        f"{t.low:.3f} - {t.high:.3f}",
-        f"{t.score:.3f}",
-        f"{t.turns:.1f}",
-        str(t.episodes),
-        str(t.errors),
-    )
+    measured = (f"{t.success:.3f}", f"{t.low:.3f} - {t.high:.3f}", f"{t.score:.3f}", f"{t.turns:.1f}")
+    return (name, *(measured if t.episodes else "-" * len(measured)), str(t.episodes), str(t.errors))

@@ -6,7 +6,6 @@ A shard is written under a temporary name, synced and renamed into place. `read`
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import math
 import os
@@ -20,12 +19,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sojourn import __version__
+from sojourn.files import PARTIAL, sync, write_whole
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import SCHEMA_VERSION, Trajectory, TrajectoryGroup
 
 _NAME = re.compile(r"(?P<split>[a-z0-9_]+)-(?P<step>[0-9]{6,})\.jsonl(\.gz)?")
 _SPLIT = re.compile(r"[a-z0-9_]+")
-_PARTIAL = ".partial"
 
 
 class _Line(BaseModel):
@@ -100,28 +99,20 @@ class Recorder:
         data = b"".join(_lines(step, split, groups))
         if self.compress:
             data = gzip.compress(data, mtime=0)
-        partial = path.with_name(path.name + _PARTIAL)
         try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            _sync_directory(self.directory)
+            write_whole(path, data)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
             raise _cannot("write", path, error) from error
         return path
 
     def discard_after(self, step: int) -> list[Path]:
         """Remove the shards of later steps, of every split, and what a killed writer left; returns what went."""
         gone = [path for number, _, path in _shards(self.directory) if number > step]
-        gone += self.directory.glob(f"*{_PARTIAL}")
+        gone += self.directory.glob(f"*{PARTIAL}")
         try:
             for path in gone:
                 path.unlink(missing_ok=True)
-            _sync_directory(self.directory)
+            sync(self.directory)
         except OSError as error:
             raise _cannot("remove recordings in", self.directory, error) from error
         return gone
@@ -247,14 +238,6 @@ def _shards(directory: Path) -> list[tuple[int, str, Path]]:
     except OSError as error:
         raise _cannot("read recordings in", directory, error) from error
     return [(int(match["step"]), match["split"], path) for path, match in found if match]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _cannot(what: str, path: Path, error: OSError) -> UsageError:

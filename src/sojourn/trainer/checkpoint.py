@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from sojourn.files import sync
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.horizon import HorizonState, HorizonStatistics
 from sojourn.trainer.curriculum import Estimates
@@ -114,7 +114,7 @@ class CheckpointStore:
                 _write(scratch, state, policy, tokenizer)
                 shutil.rmtree(target, ignore_errors=True)
                 scratch.rename(target)
-                _fsync(self.directory)
+                sync(self.directory)
         except UsageError:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -203,8 +203,8 @@ def _seal(directory: Path) -> None:
     manifest = {str(path.relative_to(directory)): _sha256(path) for path in files}
     (directory / "manifest.json").write_text(json.dumps(manifest, indent=1))
     for path in directory.rglob("*"):
-        _fsync(path)
-    _fsync(directory)
+        sync(path)
+    sync(directory)
 
 
 def _verify(path: Path) -> None:
@@ -220,14 +220,6 @@ def _verify(path: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -74,7 +74,7 @@ class Trainer:
         self.observer = observer
         self.run_dir = RunDir(run_dir, config, resume=resume, on_note=observer.on_note)
         self.parts = build(config, envs)
-        self.evaluator = Evaluator(config, envs, self.parts.player, self.run_dir)
+        self.evaluator = Evaluator(config, envs, self.parts.player, self.run_dir, observer.on_note)
         replays = config.trainer.mode == "replay"
         self.collector: Collecting = (
             Replayer(config) if replays else Collector(config, envs, self.parts.player, observer.on_note)

@@ -65,7 +65,8 @@ class OfflineTrainer:
         self.learner = OfflineLearner(self.policy, method, token_budget=loop.token_budget, packing=loop.packing)
         longest = min(loop.max_tokens or self.engine.max_context, self.engine.max_context)
         self.loader = Loader(config, envs, renderer, run_dir, longest, observer.on_note, resume=resume)
-        self.evaluator = Evaluator(config, envs, player_of(config, envs, self.engine, renderer), self.run_dir)
+        player = player_of(config, envs, self.engine, renderer)
+        self.evaluator = Evaluator(config, envs, player, self.run_dir, observer.on_note)
         self.progress = Progress(horizon=HorizonState(envs=()))
         self.metrics: dict[str, float] = {}
 

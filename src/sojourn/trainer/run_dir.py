@@ -14,7 +14,6 @@ runs/NAME/
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import yaml
 
 from sojourn.evaluation.report import Evaluation
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import TrajectoryGroup
 from sojourn.rollout.recorder import Recorder, read, shards
@@ -157,14 +157,7 @@ class RunDir:
                 path.unlink()
 
     def _write(self, name: str, text: str) -> None:
-        """Write a file whole or not at all."""
-        target = self.path / name
-        partial = target.with_name(target.name + ".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
+        write_whole(self.path / name, text)
 
 
 def _records(config: TrainConfig | OfflineConfig) -> bool:

@@ -13,7 +13,6 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -21,6 +20,7 @@ import orjson
 from sojourn.envs.sciworld.games import SPLITS, SciWorldTasks, parse
 from sojourn.envs.sciworld.java import RELEASE
 from sojourn.envs.sciworld.pool import Episode, Game, Pool, PoolLimits
+from sojourn.files import write_whole
 
 logger = logging.getLogger("sojourn.envs.sciworld")
 _KEPT = 512
@@ -89,15 +89,11 @@ class GoldPaths:
             self._pool.drop(episode)
 
     def _keep(self, file: Path, path: list[str] | None) -> None:
-        partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}.partial")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(orjson.dumps(path))
-            os.replace(partial, file)
+            write_whole(file, orjson.dumps(path))
         except OSError as error:
             logger.warning("cannot keep a gold path in %s: %s", file, error)
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
 
 
 def default_folder() -> Path:

@@ -282,12 +282,15 @@ class _Slot:
         self._live.move_to_end(episode.id)
 
     def _victim(self) -> str:
-        """Who is let go: whoever is idle, else whoever is cheapest to bring back (the longest unused would be the
-        next to act, when more episodes than fit act in turn)."""
+        """Who is let go: whoever is idle, else whoever is cheapest to bring back, else whoever acted last.
+
+        When more episodes than fit act in turn, the longest unused is the next to act: to let that one go would bring
+        every episode back at every turn.
+        """
         oldest, seat = next(iter(self._live.items()))
         if time.monotonic() - seat.used > _IDLE_S:
             return oldest
-        return min(self._live, key=lambda episode: self._live[episode].deeds)
+        return min(reversed(self._live), key=lambda episode: self._live[episode].deeds)
 
     def _try_drop(self, episode: str) -> None:
         with contextlib.suppress(JvmDied):  # then it is gone as well

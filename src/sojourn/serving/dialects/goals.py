@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 
@@ -35,9 +36,7 @@ def read_goals(path: Path) -> list[str]:
 def write_goals(path: Path, goals: Sequence[str]) -> None:
     """Write a map, whole or not at all; raises `UsageError` when the file cannot be written."""
     document = GoalMap(goals=list(goals)).model_dump()
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-        partial.replace(path)
+        write_whole(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         raise UsageError(f"cannot write the goal map {str(path)!r}: {error.strerror}") from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sojourn.envs.search.retrieval.analysis import ANALYSIS, ENGINE
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 NAME = "sojourn-index.json"
@@ -44,12 +44,7 @@ class Manifest(BaseModel):
         return self.points[-1]
 
     def write(self, directory: Path) -> None:
-        partial = directory / f"{NAME}.partial"
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(self.model_dump_json(indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, directory / NAME)
+        write_whole(directory / NAME, self.model_dump_json(indent=1) + "\n")
 
 
 def read_manifest(directory: Path) -> Manifest | None:
