@@ -61,11 +61,13 @@ def table(evaluations: Mapping[str, Sequence[Evaluation]], what: str) -> str:
     """One row a task and one of all; `what` is a key of `VALUES`. What any lost to infrastructure is left out of all.
 
     Raises:
-        UsageError: the evaluations are not of the same episodes, or all were lost by some.
+        UsageError: the evaluations are not of the same episodes and horizon, or all were lost by some.
     """
     every = [found for seeds in evaluations.values() for found in seeds]
     if len({frozenset(r.key for r in found.results) for found in every}) > 1:
         raise UsageError("not the same episodes: evaluate all with one split, families, number and seed")
+    if len({tuple(sorted(found.horizon.items())) for found in every}) > 1:
+        raise UsageError("not the same horizon: evaluate all with one --horizon")
     lost = {r.key for found in every for r in found.results if r.error}
     runs = {name: _episodes(seeds, lost) for name, seeds in evaluations.items()}
     first = next(iter(runs.values()))

@@ -71,6 +71,12 @@ def test_other_episodes_are_refused():
         table({"before": [BEFORE], "after": [evaluation({"a": [1, 1, 0.5, 1]})]}, "success")
 
 
+def test_another_horizon_is_refused():
+    longer = AFTER.model_copy(update={"horizon": {"world": 6}})
+    with pytest.raises(UsageError, match="not the same horizon"):
+        table({"before": [BEFORE], "after": [longer]}, "success")
+
+
 def test_files_are_read_and_what_holds_no_episodes_is_refused(tmp_path, capsys, monkeypatch):
     (tmp_path / "a.json").write_text(BEFORE.model_dump_json())
     (tmp_path / "empty.json").write_text(BEFORE.model_dump_json(exclude={"results"}))

@@ -86,6 +86,13 @@ def test_a_model_is_written_that_a_run_learns_from(run: Run, tmp_path, monkeypat
     assert "step_00000" in str(sorted((tmp_path / "runs" / "taught" / "checkpoints").iterdir()))
 
 
+def test_a_model_that_is_there_stays(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"there is a model in .* already"):
+        embedded.app(["untrained", "--env", "babyai", "--out", str(tmp_path)], standalone_mode=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

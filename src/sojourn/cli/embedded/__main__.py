@@ -104,6 +104,8 @@ def untrained(
 ) -> None:
     """Write a model that has learnt nothing, with a tokenizer made from an environment's texts."""
     chosen = FORMATS[check_format(action_format) or "react"]()
+    if (out / "config.json").exists():
+        raise UsageError(f"there is a model in {out} already: give another --out")
 
     async def make() -> None:
         async with environments([env]) as envs:
