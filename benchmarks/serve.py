@@ -94,12 +94,12 @@ async def cells(load: Load, args: argparse.Namespace) -> list[Cell]:
     return found
 
 
-async def sciworld(load: Load, quick: bool) -> dict[str, Any]:
+async def sciworld(load: Load, quick: bool, options: Sequence[str]) -> dict[str, Any]:
     """Ours against the stock wrapper on the same actions, and the memory of many episodes."""
     games = [(*parse(TaskRef.parse(script.task)), script.actions) for script in load.scripts]
     warm, rounds = (QUICK_WARM[1], 2) if quick else (WARM[1], 5)
     theirs = await asyncio.to_thread(stock.measure, games, warm, rounds)
-    with sojourn_serve("sciworld") as fresh:
+    with sojourn_serve("sciworld", options) as fresh:
         many = Load(fresh, load.env, load.view, load.scripts, seconds=0.0, warm_rounds=1)
         together = (await many.cell(TOGETHER)).rss_mb
     return {"stock": theirs, f"rss_{TOGETHER}_mb": together}
@@ -113,9 +113,9 @@ async def new_task_ms(load: Load, quick: bool) -> float | None:
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
+    options = [f"--env-config={args.env}.{option}" for option in args.env_config]
     with contextlib.ExitStack() as stack:
         if args.url is None:
-            options = [f"--env-config={args.env}.{option}" for option in args.env_config]
             own = stack.enter_context(sojourn_serve(args.env, ["--max-sessions", "2048", *options]))
             server = Running(own.url + path_of(args.dialect, args.env), own.pid)
         else:
@@ -130,7 +130,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
         table = await cells(load, args)
         found = summary(args, table) | {"cpu_ms_per_new_task": await new_task_ms(load, args.quick)}
         if args.env == "sciworld" and args.dialect == "native":
-            found |= await sciworld(load, args.quick)
+            found |= await sciworld(load, args.quick, options)
     if "stock" in found and found["cpu_ms_per_step"] is not None:
         found["ratio_to_stock"] = round(found["cpu_ms_per_step"] / found["stock"]["cpu_ms_per_step"], 4)
     return found | {"machine": machine, "cells": [cell.as_dict() for cell in table]}

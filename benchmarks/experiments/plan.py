@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sojourn.protocol.errors import UsageError
+from sojourn.protocol.validation import first_problem
 from sojourn.trainer.config import TrainConfig, parse_config
 
 START = "start"
@@ -94,5 +95,4 @@ def _read(path: Path) -> Plan:
     try:
         return Plan.model_validate({"env": path.stem, **data})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise UsageError(f"{path}: {first_problem(error)}") from error

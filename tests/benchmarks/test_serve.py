@@ -86,6 +86,14 @@ def test_the_program_prints_its_keys():
     assert done.stdout.count("| unbatched |") == 2
 
 
+def test_options_reach_the_server_that_is_started_and_no_other():
+    command = [sys.executable, str(SERVE), "--env", "textcraft", "--quick", "--env-config", "colour=blue"]
+    started = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert "environment 'textcraft': colour: Extra inputs are not permitted" in started.stderr
+    elsewhere = subprocess.run([*command, "--url", "http://x"], capture_output=True, text=True, timeout=60, check=False)
+    assert (elsewhere.returncode, "without --url" in elsewhere.stderr) == (2, True)
+
+
 def test_somebody_elses_server_without_a_pid_has_no_cpu_time(server):
     url = server.url + path_of("agentgym", "textcraft")
     command = [sys.executable, str(SERVE), "--env", "textcraft", "--quick", "--json", "--concurrency", "2"]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sojourn.cli.serve import parse_env_config
+from sojourn.cli.serve import parse_env_config, parse_limits
 from sojourn.client.session import EnvClient
-from sojourn.protocol.errors import Unauthorized
+from sojourn.protocol.errors import ServiceError, Unauthorized, UsageError
 
 
 @contextlib.contextmanager
@@ -75,3 +75,22 @@ def test_environment_options_are_read_as_yaml() -> None:
     given = ["babyai.seeds=[1, 2]", "babyai.name=x=y", "textcraft.n=3"]
     parsed = parse_env_config(["babyai", "textcraft"], given)
     assert parsed == {"babyai": {"seeds": [1, 2], "name": "x=y"}, "textcraft": {"n": 3}}
+
+
+def test_limits_are_told_apart_from_other_settings() -> None:
+    assert parse_limits(["threads=4", "max_fork=2"]) == {"threads": "4", "max_fork": "2"}
+    for wrong in ("token=x", "threads", "workers=3"):
+        with pytest.raises(
+            UsageError, match=f"--limit '{wrong}': expected KEY=VALUE, the key one of threads, max_fork"
+        ):
+            parse_limits([wrong])
+
+
+def test_a_limit_holds(tmp_path: Path) -> None:
+    async def fork(url: str) -> None:
+        async with EnvClient(url) as client, await client.create("textcraft", "textcraft_1") as session:
+            assert len(await session.fork(2)) == 2
+            await session.fork(3)
+
+    with server(tmp_path, "--limit", "max_fork=2") as (url, _), pytest.raises(ServiceError, match="2"):
+        asyncio.run(fork(url))

@@ -7,6 +7,7 @@ import asyncio
 import httpx
 import pytest
 
+from sojourn.client import http
 from sojourn.client.session import EnvClient
 from sojourn.protocol.env import Snapshot
 from sojourn.protocol.errors import (
@@ -26,7 +27,7 @@ from sojourn.protocol.errors import (
 )
 from sojourn.serving.config import ServingConfig
 from tests.client.conftest import losing
-from tests.serving.worlds import CounterConfig, CounterService
+from tests.serving.worlds import CounterConfig, CounterService, CounterWorld
 
 
 @pytest.fixture
@@ -218,3 +219,28 @@ async def test_closing_when_the_server_is_gone_is_no_error(served, counter):
         other = await client.create("counter", "counter_1")
     await asyncio.gather(session.close(), other.close())
     assert client.open_sessions == 0
+
+
+async def test_a_solution_is_asked_for_again_while_the_server_has_too_much_to_do(served, counter, monkeypatch):
+    solve, calls = CounterWorld.solve, iter(range(10))
+
+    async def busy(world):
+        if next(calls) < 2:
+            raise TooMany("two before you", retry_after=0.01)
+        return await solve(world)
+
+    monkeypatch.setattr(CounterWorld, "solve", busy)
+    async with served([counter]) as client, await client.create("counter", "counter_1") as session:
+        assert (await session.solution()).actions == ["add"] * 5
+        assert next(calls) == 3
+
+
+async def test_a_server_that_never_has_time_is_told(served, counter, monkeypatch):
+    async def busy(world):
+        raise TooMany("others before you", retry_after=0.01)
+
+    monkeypatch.setattr(CounterWorld, "solve", busy)
+    monkeypatch.setattr(http, "_IN_LINE_S", 0.05)
+    async with served([counter]) as client, await client.create("counter", "counter_1") as session:
+        with pytest.raises(TooMany, match="others before you"):
+            await session.solution()

@@ -31,7 +31,7 @@ async def test_init_moves_the_agent_and_reset_forgets_it():
         ({"agent": {"pos": [1]}}, "agent.pos.1: Field required"),
         ({"agent": {"dir": 4}}, "agent.dir"),
         ({"agents": {}}, "agents: Extra inputs are not permitted"),
-        ("x", "the value"),
+        ("x", "expected an object"),
     ],
 )
 async def test_a_wrong_init_says_why(init, reason):
@@ -72,7 +72,7 @@ def level_doors(world):
         ({"agent": {"pos": [2, 1]}, "door": {"pos": [2, 1], "state": "locked"}}, "cannot stand"),
         ({"carry": {"kind": "key", "color": "red"}, "place": {"kind": "key"}}, "place.color: Field required"),
         ({"teleport": [1, 1]}, "teleport: Extra inputs"),
-        (None, "the value"),
+        (None, "expected an object"),
     ],
 )
 async def test_a_wrong_injection_says_why_and_changes_nothing(change, reason):

@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from pydantic import ValidationError
 
 from sojourn.envs.sciworld import SciWorldService
 from sojourn.envs.sciworld.env import LONGEST_ACTION, OVER, UNKNOWN, SciWorldConfig
@@ -32,6 +33,15 @@ def service(tmp_path_factory):
         made = SciWorldService(SciWorldConfig(jvms=1, heap_mb=512))
     yield made
     made.pool.close()
+
+
+def test_a_pool_that_cannot_hold_what_it_is_told_to_is_refused():
+    assert (SciWorldConfig().live, SciWorldConfig().rss_mb) == (48, 1536)
+    assert (SciWorldConfig(heap_mb=4096).live, SciWorldConfig(heap_mb=4096).rss_mb) == (195, 4608)
+    with pytest.raises(ValidationError, match=r"live_per_jvm=200 games of 10.5 MB do not fit heap_mb=1024"):
+        SciWorldConfig(live_per_jvm=200)
+    with pytest.raises(ValidationError, match="recycle_mb=1024 is not above heap_mb=1024"):
+        SciWorldConfig(recycle_mb=1024)
 
 
 @pytest.fixture

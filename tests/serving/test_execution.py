@@ -64,6 +64,47 @@ async def test_a_world_is_closed_also_when_no_thread_is_free_for_long(api):
         await until(lambda: service.open_worlds == 0)
 
 
+async def test_solutions_that_take_long_keep_no_step_waiting_and_cost_no_session(api):
+    service = threaded()
+    async with api([service], ServingConfig(deadline_s=30, threads=1)) as http:
+        solved = [(await http.opened("counter_7"))["id"] for _ in range(6)]
+        solutions = [asyncio.create_task(http.get(f"/v1/sessions/{session}/solution")) for session in solved]
+        await until(lambda: service.solving == 2)
+        assert (await http.act((await http.opened())["id"], 0)).status_code == 200
+        service.gate.set()
+        assert [(await reply).status_code for reply in solutions] == [200] * 6
+        assert [(await http.act(session, 0)).status_code for session in solved] == [200] * 6
+
+
+async def test_who_stood_in_line_for_a_solution_in_vain_may_ask_again(api):
+    service = threaded()
+    async with api([service], ServingConfig(deadline_s=0.5)) as http:
+        busy = [(await http.opened("counter_7"))["id"] for _ in range(2)]
+        working = [asyncio.create_task(http.get(f"/v1/sessions/{session}/solution")) for session in busy]
+        await until(lambda: service.solving == 2)
+        waiting = (await http.opened("counter_7"))["id"]
+        reply = await http.get(f"/v1/sessions/{waiting}/solution")
+        assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")
+        assert [(await task).status_code for task in working] == [504, 504]
+        service.gate.set()
+        assert (await http.get(f"/v1/sessions/{waiting}/solution")).status_code == 200
+
+
+async def test_a_session_that_a_read_has_broken_is_gone(api):
+    """A request without a key is none that was answered before."""
+    service = threaded()
+    async with api([service], ServingConfig(deadline_s=0.2)) as http:
+        session = (await http.opened("counter_7"))["id"]
+        assert (await http.get(f"/v1/sessions/{session}/solution")).status_code == 504
+        service.gate.set()
+        for reply in (
+            await http.get(f"/v1/sessions/{session}"),
+            await http.get(f"/v1/sessions/{session}/solution"),
+            await http.act(session, 0),
+        ):
+            assert reply.status_code == 410
+
+
 async def test_threaded_worlds_leave_the_event_loop_free(api):
     service = threaded()
     async with api([service]) as http:

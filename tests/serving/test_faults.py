@@ -17,7 +17,9 @@ import pytest
 from sojourn.client.session import EnvClient, EnvSession
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
-from sojourn.protocol.errors import ServiceError, UsageError
+from sojourn.protocol.errors import Gone, ServiceError, UsageError
+from sojourn.serving.config import ServingConfig
+from sojourn.serving.local import LocalServer
 from tests.conftest import listen
 from tests.serving.lossy import lossy
 
@@ -28,6 +30,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "textcraft": {"items": {"stick": 3}},
 }
 """Something to inject, in the worlds that are known to take it."""
+STORE = 1 << 18
+"""Bytes of snapshots that a server keeps where the store is to be full."""
 WORDS = {"sciworld": ["look around", "open door to kitchen"]}
 """Where listing the actions takes long."""
 
@@ -46,12 +50,14 @@ def service_of(name: str) -> EnvService:
 
 
 @asynccontextmanager
-async def served(name: str) -> AsyncIterator[tuple[EnvService, str, EnvClient, str]]:
+async def served(
+    name: str, config: ServingConfig | None = None
+) -> AsyncIterator[tuple[EnvService, str, EnvClient, str]]:
     """A real environment under uvicorn: itself, its address, a client and a task."""
     service = service_of(name)
     split = next(iter(service.spec.splits))
     task = str(service.tasks().select(split)[0])
-    async with listen([service]) as url, EnvClient(url) as client:
+    async with listen([service], config) as url, EnvClient(url) as client:
         yield service, url, client, task
 
 
@@ -114,7 +120,11 @@ async def test_operations_whose_reply_is_lost_act_once(name, tmp_path, monkeypat
 @pytest.mark.parametrize("name", registry.names())
 async def test_after_each_fault_a_full_reset_is_a_fresh_session(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SOJOURN_HOME", str(tmp_path))
-    async with served(name) as (service, url, client, task), httpx.AsyncClient(base_url=url, timeout=60) as http:
+    config = ServingConfig(max_sessions=6, snapshot_store_bytes=STORE)
+    async with (
+        served(name, config) as (service, url, client, task),
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
+    ):
         fresh = await client.create(name, task, seed=0)
         expected = (fresh.observation, await fresh.snapshot())
         session = await client.create(name, task, seed=0)
@@ -165,7 +175,26 @@ async def test_after_each_fault_a_full_reset_is_a_fresh_session(name, tmp_path, 
                 os.kill(jvm.pid, signal.SIGKILL)
             await session.step(action)
 
+        async def too_many_creates() -> None:
+            body = {"env": name, "task": task}
+            replies = await asyncio.gather(*(http.post("/v1/sessions", json=body) for _ in range(10)))
+            opened = [reply.json()["id"] for reply in replies if reply.status_code == 201]
+            assert sorted(reply.status_code for reply in replies) == [201] * 4 + [429] * 6
+            for other in opened:
+                assert (await http.delete(f"/v1/sessions/{other}")).status_code == 204
+
+        async def store_full() -> None:
+            digest = (await http.post(f"{path}/snapshot")).json()["digest"]
+            header = b'{"ended":false,"env":"%b","sojourn":1,"task":"%b"}\n' % (name.encode(), task.encode())
+            large = header + b"x" * (STORE - len(header))
+            evicting = hashlib.sha256(name.encode() + b"\0" + large).hexdigest()
+            assert (await http.put(f"/v1/snapshots/{evicting}", content=large)).status_code == 204
+            reply = await http.post(f"{path}/restore", json={"revision": session.revision, "snapshot": digest})
+            assert reply.status_code == 410
+
         faults = [
+            too_many_creates(),
+            store_full(),
             two_clients(),
             workers_of_its_own_killed(),
             gone_in_the_middle(whole=False),
@@ -178,3 +207,23 @@ async def test_after_each_fault_a_full_reset_is_a_fresh_session(name, tmp_path, 
             await fault
             seen = await session.reset(task, seed=0)
             assert (seen, await session.snapshot()) == expected
+
+
+@pytest.mark.parametrize("name", registry.names())
+async def test_after_its_worker_was_killed_a_session_anew_is_the_one_there_was(name):
+    service = service_of(name)
+    task = str(service.tasks().select(next(iter(service.spec.splits)))[0])
+    async with (
+        LocalServer({name: OPTIONS.get(name, {})}, workers=2) as url,
+        EnvClient(url) as client,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        session = await client.create(name, task, seed=0)
+        expected = (session.observation, await session.snapshot())
+        await session.step((await words(session, 1))[0])
+        workers = {worker["id"]: worker["pid"] for worker in (await http.get("/v1/workers")).json()["workers"]}
+        os.kill(workers[session.id.partition(".")[0]], signal.SIGKILL)
+        with pytest.raises(Gone, match="restarted"):
+            await session.step("look")
+        again = await client.create(name, task, seed=0)
+        assert (again.observation, await again.snapshot()) == expected

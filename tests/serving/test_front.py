@@ -77,6 +77,15 @@ async def test_digests_that_are_none_are_asked_of_one_worker_and_lead_nowhere_el
     assert not any("metrics" in asked.partition("/v1/")[0] for asked in workers.asked)
 
 
+@pytest.mark.parametrize("order", [("w0", "w1"), ("w1", "w0")])
+async def test_a_snapshot_that_one_worker_has_evicted_is_gone_and_not_unknown(order):
+    problem = {"headers": {"content-type": "application/problem+json"}, "content": b"{}"}
+    replies = {"w0": httpx.Response(410, **problem), "w1": httpx.Response(404, **problem)}
+    async with front_of(Workers(**{name: replies[name] for name in order})) as http:
+        assert (await http.get(f"/v1/snapshots/{'0' * 64}")).status_code == 410
+        assert (await http.post("/v1/sessions", json={"env": "counter", "snapshot": "0" * 64})).status_code == 410
+
+
 @pytest.mark.parametrize("name", ["authorization", "idempotency-key", "content-type", "accept", "host"])
 async def test_headers_that_are_no_text_are_passed_on_as_they_are(name):
     workers = Workers(w0=httpx.Response(200, content=b'{"workers": []}'))

@@ -124,6 +124,9 @@ class CounterWorld(Env):
     async def solve(self) -> Solution:
         if self.task == "9":
             raise NotSupported("task 9 has no scripted solution")
+        if self.task == "7":  # in a thread: one that takes long to work out
+            self.service.solving += 1
+            assert self.service.gate.wait(60), "the test never let go"
         return Solution(["add"] * (GOAL - self.count))
 
     async def snapshot(self) -> Snapshot:
@@ -159,6 +162,7 @@ class CounterService(EnvService):
         self.open_worlds = 0
         self.world_closed = asyncio.Event()
         self.blocked = 0
+        self.solving = 0
         self.gate = threading.Event()
         """What `hold` (in a thread) and `wait` (inline) wait for."""
         self.acted = 0

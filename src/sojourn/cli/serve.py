@@ -9,6 +9,10 @@ import typer
 
 from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
+from sojourn.protocol.validation import first_problem
+
+LIMITS = ("threads", "max_fork", "max_batch", "max_body_bytes", "max_snapshot_bytes", "snapshot_store_bytes")
+"""Of `ServingConfig`, those that have no option of their own."""
 
 
 def serve(
@@ -26,6 +30,9 @@ def serve(
     max_sessions: Annotated[int | None, typer.Option(min=1, help="Open sessions of one process.")] = None,
     lease_s: Annotated[float | None, typer.Option(help="Seconds that an unused session lives.")] = None,
     deadline_s: Annotated[float | None, typer.Option(help="Seconds that one operation on a world may take.")] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help=f"Another limit: {', '.join(LIMITS)}; repeatable.")
+    ] = None,
     dialect: Annotated[
         str | None, typer.Option(help="agentgym or openenv: what one environment speaks at the root path, too.")
     ] = None,
@@ -62,6 +69,7 @@ def serve(
             "step_token": step_token,
             "dialects": dialects,
             **{key: value for key, value in limits.items() if value is not None},
+            **parse_limits(limit or []),
         },
         ServingConfig,
     )
@@ -120,15 +128,24 @@ def parse_env_config(envs: list[str], options: list[str]) -> dict[str, dict[str,
     return found
 
 
+def parse_limits(options: list[str]) -> dict[str, str]:
+    """Limits from `KEY=VALUE` words; raises `UsageError` for a word of another shape, or no such limit."""
+    found = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or key not in LIMITS:
+            raise UsageError(f"--limit {option!r}: expected KEY=VALUE, the key one of {', '.join(LIMITS)}")
+        found[key] = value
+    return found
+
+
 def _serving_config(values: dict[str, Any], cls: Any) -> Any:
     from pydantic import ValidationError
 
     try:
         return cls.model_validate(values)
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise UsageError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
+        raise UsageError(first_problem(error)) from error
 
 
 def write_ready(path: Path, url: str) -> None:

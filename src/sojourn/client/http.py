@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import orjson
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
 
-from sojourn.protocol.errors import ServiceError, TransportError, UsageError, from_problem
+from sojourn.protocol.errors import ServiceError, TooMany, TransportError, UsageError, from_problem
+
+T = TypeVar("T")
 
 ATTEMPTS = 5
+_IN_LINE_S = 300.0
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=16, keepalive_expiry=60.0)
 """Many connections only where worlds are slow: a streamed batch holds one until its last step is ready."""
@@ -27,6 +37,25 @@ def retrying() -> AsyncRetrying:
         wait=wait_random_exponential(multiplier=0.05, max=1.0),
         reraise=True,
     )
+
+
+async def in_line(ask: Callable[[], Awaitable[T]]) -> T:
+    """What `ask` returns, asked again as long as the server has too much to do, after the pauses that it names.
+
+    Raises:
+        TooMany: it still has after five minutes.
+    """
+
+    def named(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return float(error.extra.get("retry_after", 1.0)) if isinstance(error, TooMany) else 1.0
+
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type(TooMany), stop=stop_after_delay(_IN_LINE_S), wait=named, reraise=True
+    ):
+        with attempt:
+            return await ask()
+    raise AssertionError
 
 
 class Connection:

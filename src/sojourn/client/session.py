@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import httpx
 
-from sojourn.client.http import Connection
+from sojourn.client.http import Connection, in_line
 from sojourn.client.interface import TaskInfo, TaskPage
 from sojourn.client.steps import StepBatcher
 from sojourn.protocol.env import EnvSpec, Observation, Snapshot, Solution, StepResult
@@ -254,8 +254,13 @@ class EnvSession:
         return found
 
     async def solution(self) -> Solution:
-        """The scripted solution from here; raises `NotSupported` where there is none."""
-        reply = (await self._get("solution")).json()
+        """The scripted solution from here; waits in line where working it out takes the server long.
+
+        Raises:
+            NotSupported: there is none.
+            TooMany: the server has others to work out for longer than five minutes.
+        """
+        reply = (await in_line(lambda: self._get("solution"))).json()
         return Solution(reply["actions"], reply["thoughts"])
 
     async def renew(self) -> None:

@@ -25,6 +25,7 @@ from sojourn.envs import registry
 from sojourn.envs.base import Env, EnvService
 from sojourn.protocol.env import Info, Observation, Snapshot, Solution, TaskRef
 from sojourn.protocol.errors import UsageError
+from sojourn.protocol.validation import first_problem
 
 T = TypeVar("T")
 LONGEST_ACTION, LONGEST_OBSERVATION = 1 << 12, 1 << 20
@@ -166,9 +167,8 @@ def make(
     try:
         service = cls(cls.Config.model_validate(config))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         known = ", ".join(cls.Config.model_fields) or "none"
-        raise UsageError(f"{env}: {'.'.join(map(str, first['loc']))}: {first['msg']} (options: {known})") from error
+        raise UsageError(f"{env}: {first_problem(error)} (options: {known})") from error
     splits = service.spec.splits
     split = split or ("train" if "train" in splits else next(iter(splits)))
     if split not in splits:

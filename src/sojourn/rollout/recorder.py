@@ -22,6 +22,7 @@ from sojourn import __version__
 from sojourn.files import PARTIAL, sync, write_whole
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import SCHEMA_VERSION, Trajectory, TrajectoryGroup
+from sojourn.protocol.validation import first_problem
 
 _NAME = re.compile(r"(?P<split>[a-z0-9_]+)-(?P<step>[0-9]{6,})\.jsonl(\.gz)?")
 _SPLIT = re.compile(r"[a-z0-9_]+")
@@ -213,9 +214,7 @@ def _parsed(path: Path) -> Iterator[tuple[int, Header | _GroupLine | _EpisodeLin
                     raise UsageError(f"{path}, line {number}: cut off in the middle")
                 yield number, _ANY_LINE.validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}, line {number}: not a recording's line ({where}: {first['msg']})") from error
+        raise UsageError(f"{path}, line {number}: not a recording's line ({first_problem(error)})") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UsageError(f"{path}, line {number + 1}: the compressed data end or break here ({error})") from error
     except OSError as error:

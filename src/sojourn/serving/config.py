@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal, Self
@@ -55,8 +56,8 @@ class ServingConfig(BaseModel):
     """How often expired sessions are looked for."""
     deadline_s: float = Field(default=30.0, gt=0)
     """The longest one operation on one world may take, waiting for a thread included."""
-    threads: int = Field(default=16, ge=1)
-    """Threads shared by the environments whose `spec.execution` is `thread`."""
+    threads: int = Field(default_factory=lambda: max(16, os.cpu_count() or 1), ge=1)
+    """Threads shared by the environments whose `spec.execution` is `thread`; by default one a core, and at least 16."""
     max_body_bytes: int = Field(default=MIB, ge=1024)
     max_batch: int = Field(default=1024, ge=1)
     """Items of one `/v1/steps` request."""

@@ -1,7 +1,8 @@
 """Runs an environment's operations without letting it hang or fall on the server.
 
 `inline` environments run on the event loop, `thread` ones in a bounded pool, `process` ones in a child that the event
-loop waits for (`process_env`); all have a deadline. What an environment raises on purpose (`ServiceError`) passes;
+loop waits for (`process_env`); all have a deadline. What may take seconds has threads of its own, so that nobody's step
+waits for it. What an environment raises on purpose (`ServiceError`) passes;
 anything else becomes `EnvironmentFailed`.
 """
 
@@ -21,6 +22,7 @@ from sojourn.serving.threads import DaemonPool
 
 T = TypeVar("T")
 logger = logging.getLogger("sojourn.serving")
+_SLOW_THREADS = 2
 
 
 class StillRunning(DeadlineExceeded):
@@ -41,9 +43,10 @@ class Executor:
     def __init__(self, deadline_s: float, threads: int) -> None:
         self._deadline_s = deadline_s
         self._threads = DaemonPool(threads, "sojourn-env")
+        self._slow = DaemonPool(_SLOW_THREADS, "sojourn-env-slow")
 
-    async def run(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
-        """Run one operation of an environment.
+    async def run(self, spec: EnvSpec, operation: Coroutine[Any, Any, T], *, slow: bool = False) -> T:
+        """Run one operation of an environment; `slow` is what may take seconds and is not a step's kind.
 
         Raises:
             ServiceError: what the environment refused, as it is.
@@ -53,7 +56,7 @@ class Executor:
         """
         try:
             if spec.execution == "thread":
-                return await self._threaded(spec, operation)
+                return await self._threaded(spec, operation, self._slow if slow else self._threads)
             return await self._inline(spec, operation)
         except ServiceError:
             raise
@@ -66,6 +69,7 @@ class Executor:
 
     def close(self) -> None:
         self._threads.close()
+        self._slow.close()
 
     async def _inline(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
         # Most worlds never wait: they are done at once, and a deadline costs more than many a step.
@@ -82,15 +86,15 @@ class Executor:
                 raise self._late(spec) from None
             raise
 
-    async def _threaded(self, spec: EnvSpec, operation: Coroutine[Any, Any, T]) -> T:
-        work = self._threads.submit(partial(_drive, operation))
+    async def _threaded(self, spec: EnvSpec, operation: Coroutine[Any, Any, T], threads: DaemonPool) -> T:
+        work = threads.submit(partial(_drive, operation))
         waiter = asyncio.wrap_future(work)
         done, _ = await asyncio.wait({waiter}, timeout=self._deadline_s)
         if done:
             return waiter.result()
         if work.cancel():
             operation.close()
-            raise NotStarted(f"no thread became free within {self._deadline_s:g} s", retry_after=self._deadline_s)
+            raise NotStarted(f"no thread became free within {self._deadline_s:g} s", retry_after=1.0)
         waiter.cancel()
         raise StillRunning(self._late(spec).detail, work)
 

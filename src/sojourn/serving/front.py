@@ -194,17 +194,19 @@ class Front:
         return await self.forward(request, workers[hash(request.path_params["digest"]) % len(workers)], body)
 
     async def _holder(self, request: Request, digest: str) -> WorkerView | None:
-        async def holds(worker: WorkerView) -> bool:
+        """Who has a snapshot, or else who had it and knows that it was evicted; None when nobody has met it."""
+
+        async def status(worker: WorkerView) -> int:
             url = f"{worker.url}/v1/snapshots/{digest}"
             try:
                 async with self._http.stream("GET", url, headers=_headers(request)) as reply:
-                    return reply.status_code == 200
+                    return reply.status_code
             except httpx.TransportError:
-                return False
+                return 0
 
         workers = self.live()
-        found = await asyncio.gather(*(holds(worker) for worker in workers))
-        return next((worker for worker, has in zip(workers, found, strict=True) if has), None)
+        found = dict(zip(await asyncio.gather(*map(status, workers)), workers, strict=True))
+        return found.get(200) or found.get(410)
 
     # -- forwarding ------------------------------------------------------------------------------------------------
 

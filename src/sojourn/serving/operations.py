@@ -156,7 +156,7 @@ class Operations:
 
     async def solution(self, session_id: str) -> bytes:
         session = self.sessions.find(session_id)
-        solution = await self._read(session, lambda s: self.worlds.run(s.service, s.world.solve()))
+        solution = await self._read(session, lambda s: self.worlds.run(s.service, s.world.solve(), slow=True))
         return encode({"actions": solution.actions, "thoughts": solution.thoughts})
 
     async def tell(self, session_id: str, what: str) -> Any:

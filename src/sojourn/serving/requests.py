@@ -136,7 +136,7 @@ def brief(text: str) -> str:
 
 def _bad(error: ValidationError) -> BadRequest:
     errors = [
-        {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"]}
+        {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"].removeprefix("Value error, ")}
         for item in error.errors(include_url=False, include_context=False, include_input=False)[:16]
     ]
     first = errors[0]

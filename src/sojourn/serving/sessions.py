@@ -196,7 +196,8 @@ class SessionTable:
     def _missing(self, session_id: str, key: MutationKey | None) -> ServiceError:
         tomb = self._tombs.get(session_id)
         if tomb is not None:
-            return Gone(tomb.reason) if tomb.problem is None or tomb.key != key else from_problem(tomb.problem)
+            repeated = key is not None and tomb.key == key
+            return from_problem(tomb.problem) if repeated and tomb.problem is not None else Gone(tomb.reason)
         prefix, _, _ = session_id.partition(".")
         name, _, generation = self._config.worker.rpartition("-")
         if name and prefix != self._config.worker and prefix.rpartition("-")[0] == name and generation.isdigit():

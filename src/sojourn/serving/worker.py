@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
 from sojourn.protocol.errors import UsageError
+from sojourn.protocol.validation import first_problem
 from sojourn.serving.connection import Connection
 from sojourn.serving.lifeline import Lifeline
 
@@ -60,10 +61,8 @@ def build_services(entries: Sequence[EnvEntry]) -> list[EnvService]:
         try:
             config = cls.Config.model_validate(entry.config)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
             known = ", ".join(cls.Config.model_fields) or "none"
-            raise UsageError(f"environment {entry.name!r}: {field}: {first['msg']} (options: {known})") from error
+            raise UsageError(f"environment {entry.name!r}: {first_problem(error)} (options: {known})") from error
         services.append(cls(config))
     return services
 

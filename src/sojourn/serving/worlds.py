@@ -91,9 +91,9 @@ class Worlds:
         except ValueError as error:
             raise UnknownTask(str(error)) from error
 
-    async def run(self, service: EnvService, operation: Coroutine[Any, Any, T]) -> T:
+    async def run(self, service: EnvService, operation: Coroutine[Any, Any, T], *, slow: bool = False) -> T:
         """One operation of a world; raises as `Executor.run`."""
-        return await self._executor.run(service.spec, operation)
+        return await self._executor.run(service.spec, operation, slow=slow)
 
     async def begin(
         self, service: EnvService, view: str, first: Callable[[Env], Coroutine[Any, Any, Observation]]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sojourn.envs.babyai import codes
 from sojourn.envs.babyai.sim import Thing, World
 from sojourn.protocol.errors import InvalidInit
+from sojourn.protocol.validation import first_problem
 
 MAX_STEPS = 100_000
 MAX_THINGS = 256
@@ -127,9 +128,7 @@ def _parse(model: type[Wanted], value: Any) -> Wanted:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the value"
-        raise InvalidInit(f"{where}: {first['msg']}") from error
+        raise InvalidInit(first_problem(error)) from error
 
 
 def _cell(world: World, pos: tuple[int, int]) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import orjson
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sojourn.envs.base import EnvConfig, EnvService, ReplayEnv
 from sojourn.envs.sciworld.games import NAME, SPLITS, SciWorldTasks, parse, sizes
@@ -22,6 +22,8 @@ LONGEST_ACTION = 500
 """Characters; more is no action of this world, and its parser is not bothered with it."""
 MOST_STEPS = 1_000
 """Steps after which an episode is truncated, so that its log stays bounded. Not the turns of a policy: see the spec."""
+_GAME_MB = 10.5
+"""That a game takes of a heap."""
 UNKNOWN = "No known action matches that input."
 OVER = "The episode has ended."
 
@@ -31,14 +33,36 @@ class SciWorldConfig(EnvConfig):
 
     jvms: int | None = Field(default=None, ge=1)
     """JVMs of each server process; None: one a core."""
-    live_per_jvm: int = Field(default=48, ge=1)
-    """Simulators in a JVM at a time, some 11 MB each; further episodes wait as their logs."""
+    live_per_jvm: int | None = Field(default=None, ge=1)
+    """Simulators in a JVM at a time, some 11 MB each; further episodes wait as their logs. None: what fills half the
+    heap, 48 by default."""
     heap_mb: int = Field(default=1024, ge=256)
     """`-Xmx` of each JVM."""
-    recycle_mb: int = Field(default=1536, ge=256)
-    """Resident memory above which a JVM is replaced before it loads another game."""
+    recycle_mb: int | None = Field(default=None, ge=256)
+    """Resident memory above which a JVM is replaced before it loads another game. None: 512 above its heap."""
     call_s: float = Field(default=20.0, gt=0)
     """The longest that one action may take in the simulator."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.live * _GAME_MB > self.heap_mb:
+            raise ValueError(f"live_per_jvm={self.live} games of {_GAME_MB} MB do not fit heap_mb={self.heap_mb}")
+        if self.rss_mb <= self.heap_mb:
+            raise ValueError(
+                f"recycle_mb={self.rss_mb} is not above heap_mb={self.heap_mb}: a JVM whose heap is in use would be "
+                "replaced at every load"
+            )
+        return self
+
+    @property
+    def live(self) -> int:
+        """Simulators in a JVM at a time."""
+        return self.live_per_jvm or max(1, int(self.heap_mb / (2 * _GAME_MB)))
+
+    @property
+    def rss_mb(self) -> int:
+        """Resident memory above which a JVM is replaced."""
+        return self.recycle_mb or self.heap_mb + 512
 
 
 SPEC = EnvSpec(
@@ -205,9 +229,9 @@ class SciWorldService(EnvService):
         self.pool = Pool(
             PoolLimits(
                 jvms=options.jvms or os.cpu_count() or 1,
-                live=options.live_per_jvm,
+                live=options.live,
                 heap_mb=options.heap_mb,
-                rss_mb=options.recycle_mb,
+                rss_mb=options.rss_mb,
                 call_s=options.call_s,
             )
         )

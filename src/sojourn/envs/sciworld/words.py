@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sojourn.protocol.errors import InvalidInit
+from sojourn.protocol.validation import first_problem
 
 VIEW = "agentgym"
 ACTION_HELP = (
@@ -85,6 +86,4 @@ def _parse(model: type[_Model], value: dict[str, Any]) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InvalidInit(f"{field}: {first['msg']}"[:500]) from error
+        raise InvalidInit(first_problem(error)[:500]) from error

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from sojourn.protocol.errors import InvalidInit
+from sojourn.protocol.validation import first_problem
 
 MOST_ADDED = 100
 """Passages that an episode may have beside the corpus."""
@@ -68,6 +69,4 @@ def _validate(model: type[_Model], value: object) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part)[:80] for part in first["loc"])
-        raise InvalidInit(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        raise InvalidInit(first_problem(error)) from error

@@ -22,6 +22,7 @@ from sojourn.envs.textcraft.planner import Planner
 from sojourn.envs.textcraft.recipes import PREFIX, Ingredient, Recipe, RecipeBook, to_id, to_name
 from sojourn.envs.textcraft.rules import MAX_GET
 from sojourn.protocol.errors import InvalidInit
+from sojourn.protocol.validation import first_problem
 
 _NAME = r"(?:minecraft:)?[a-z][a-z0-9]*(?:[ _][a-z0-9]+)*"
 Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$", max_length=64)]
@@ -202,6 +203,4 @@ def _validate(model: type[_Model], value: object) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part)[:80] for part in first["loc"])
-        raise InvalidInit(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        raise InvalidInit(first_problem(error)) from error

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
+from sojourn.protocol.validation import first_problem
 
 
 class GoalMap(BaseModel):
@@ -29,8 +30,7 @@ def read_goals(path: Path) -> list[str]:
     except OSError as error:
         raise UsageError(f"cannot read the goal map {str(path)!r}: {error.strerror}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise UsageError(f"{str(path)!r} is not a goal map: {first['msg']}") from error
+        raise UsageError(f"{str(path)!r} is not a goal map: {first_problem(error)}") from error
 
 
 def write_goals(path: Path, goals: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from sojourn.protocol.errors import BadRequest, Conflict, Gone, NotFound, ServiceError, TooMany, UnknownTask
+from sojourn.protocol.validation import first_problem
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.dialects import openenv_words as words
 from sojourn.serving.dialects.endpoint import bearer
@@ -146,7 +147,7 @@ class Socket:
         try:
             return words.Message.model_validate(document)
         except ValidationError as error:
-            raise BadRequest(str(error.errors(include_url=False)[0]["msg"])) from error
+            raise BadRequest(first_problem(error)) from error
 
     async def _encoded(self, verb: _Verb, data: dict[str, Any]) -> bytes:
         return orjson.dumps({"type": verb.reply, "data": await verb.act(data)})

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from sojourn.envs.search.retrieval.base import Hit, Retriever, RetrieverError
 from sojourn.envs.search.retrieval.corpus import join_contents
 from sojourn.protocol.errors import BadRequest, BodyTooLarge, ServiceError
+from sojourn.protocol.validation import first_problem
 
 logger = logging.getLogger("sojourn.search")
 
@@ -99,9 +100,7 @@ def _parse(body: bytes) -> Question:
     try:
         return Question.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise _Invalid(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        raise _Invalid(first_problem(error)) from error
 
 
 async def _body(request: Request) -> bytes:
