@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.algorithms.__main__ import ALGORITHMS
+from benchmarks.crafting_rl.__main__ import CRAFTING
 from benchmarks.experiments.comparison import by_environment
 from benchmarks.experiments.page import Shown, fill, sections
 from benchmarks.experiments.plan import read_plans
@@ -27,6 +28,7 @@ HORIZON_PAIRS = (
     ("fixed_long", "fixed_short"),
 )
 ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("reinforce_pp", "ppo", "rloo", "gigpo"))
+CRAFTING_PAIRS = (("gigpo", "grpo"),)
 
 
 def main() -> int:
@@ -41,13 +43,17 @@ def main() -> int:
             ALGORITHM_PAIRS,
             costs=True,
         )
-        parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms)}
+        crafting = Shown(
+            "crafting", read_plans(CRAFTING.configs), CRAFTING.results, CRAFTING.seeds, CRAFTING_PAIRS, costs=True
+        )
+        parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms, crafting)}
         parts["table"] = one_table(by_environment(horizon.load()), horizon.plans, SCHEDULES)
         fill(PAGE, parts)
     except SojournError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{PAGE}: {len(horizon.load())} results of schedules, {len(algorithms.load())} of algorithms")
+    counts = f"{len(horizon.load())} results of schedules, {len(algorithms.load())} of algorithms"
+    print(f"{PAGE}: {counts}, {len(crafting.load())} of TextCraft")
     return 0
 
 
