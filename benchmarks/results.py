@@ -28,7 +28,7 @@ HORIZON_PAIRS = (
     ("fixed_long", "fixed_short"),
 )
 ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("reinforce_pp", "ppo", "rloo", "gigpo"))
-CRAFTING_PAIRS = (("gigpo", "grpo"),)
+CRAFTING_PAIRS = (("gigpo_slow", "gigpo"),)
 
 
 def main() -> int:
