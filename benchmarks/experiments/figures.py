@@ -21,6 +21,7 @@ POINTS = 60
 def draw(found: Comparison, plan: Plan, path: Path) -> None:
     """One picture: a panel for each axis, a line for each arm."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(12, 3.6), layout="constrained", dpi=110)
     panels: Sequence[Any] = figure.subplots(1, len(AXES), sharey=True)
@@ -29,6 +30,7 @@ def draw(found: Comparison, plan: Plan, path: Path) -> None:
             _line(panel, found, arm, axis, colour)
         panel.set_xlabel(LABELS[axis])
         panel.set_xlim(left=0)
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(f"success, horizon {plan.horizon}")
@@ -51,6 +53,8 @@ def _line(panel: Any, found: Comparison, arm: str, axis: Axis, colour: str) -> N
     panel.plot(where, middle, color=colour, label=f"{arm} ({len(curves)} seeds)", linewidth=1.8)
     if len(curves) > 1:
         half = np.array([(gain := paired_interval(list(column))).high - gain.gain for column in values.T])
-        panel.fill_between(where, middle - half, middle + half, color=colour, alpha=0.15, linewidth=0)
+        panel.fill_between(
+            where, np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1), color=colour, alpha=0.15, linewidth=0
+        )
     for curve in curves:
         panel.plot(curve.at, curve.success, ".", color=colour, markersize=3, alpha=0.5)
