@@ -8,6 +8,9 @@ from benchmarks.experiments.comparison import AXES, MARGIN, Axis, Comparison
 from benchmarks.experiments.plan import Plan
 from benchmarks.experiments.tables import interval
 
+AT: Axis = "tokens"
+"""What the sentences compare at; the table has the other costs."""
+
 
 def read(found: Comparison, plan: Plan, pairs: Sequence[tuple[str, str]], seeds: int) -> list[str]:
     """Sentences.
@@ -28,15 +31,14 @@ def read(found: Comparison, plan: Plan, pairs: Sequence[tuple[str, str]], seeds:
         }
         if rise.gain:
             said.append(f"`{arm}` {verdict[rise.better]}: {interval(rise.gain)}.")
-    for first, second in pairs:
-        said += [_compare(found, first, second, axis) for axis in AXES if found.difference(first, second, axis).gain]
+    said += [_compare(found, first, second) for first, second in pairs if found.difference(first, second, AT).gain]
     return said
 
 
-def _compare(found: Comparison, first: str, second: str, axis: Axis) -> str:
-    one = found.difference(first, second, axis)
+def _compare(found: Comparison, first: str, second: str) -> str:
+    one = found.difference(first, second, AT)
     above = {"yes": "is above", "no": "is below", "unresolved": "is not resolvably apart from"}[one.better]
     return (
-        f"At {AXES[axis]} `{first}` {above} `{second}`, {interval(one.gain)}; "
+        f"At {AXES[AT]} `{first}` {above} `{second}`, {interval(one.gain)}; "
         f"non-inferior by {MARGIN:g}: {one.non_inferior}."
     )
