@@ -1,6 +1,7 @@
 """Which game a task of SciWorld is: AgentGym's indices, names, the simulator's splits. No Java is needed."""
 
 import errno
+import os
 from pathlib import Path
 
 import orjson
@@ -100,20 +101,17 @@ def test_simplifications_are_checked():
         parse_inject({})
 
 
-@pytest.mark.parametrize("fails", ["write_bytes", "mkdir"])
+@pytest.mark.parametrize("fails", [(os, "fsync"), (Path, "mkdir")])
 def test_a_full_disk_costs_no_path_and_leaves_no_rubbish(tmp_path, monkeypatch, caplog, fails):
     paths = GoldPaths(pool=None, folder=tmp_path)
     file = tmp_path / "task" / "3"
     paths._keep(file, ["look around"])
     assert orjson.loads(file.read_bytes()) == ["look around"]
-    write = Path.write_bytes
 
-    def full(path, *data, **options):
-        if data:
-            write(path, data[0][:3])
+    def full(*_, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, fails, full)
+    monkeypatch.setattr(*fails, full)
     paths._keep(file, ["go to kitchen"])
     assert "No space left on device" in caplog.text
     assert [each.name for each in file.parent.iterdir()] == ["3"]
