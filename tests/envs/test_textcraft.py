@@ -304,7 +304,7 @@ def one(output="a", **ingredients):
 
 REFUSED = [
     ({"size": 3}, "size"),
-    ([1], "dictionary"),
+    ([1], "expected an object"),
     ({"goal": "unobtainium"}, "no item 'unobtainium'"),
     ({"goal": "planks"}, "'planks' is a tag"),
     ({"goal": 3}, "goal"),
