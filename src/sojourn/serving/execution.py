@@ -2,8 +2,7 @@
 
 `inline` environments run on the event loop, `thread` ones in a bounded pool, `process` ones in a child that the event
 loop waits for (`process_env`); all have a deadline. What may take seconds has threads of its own, so that nobody's step
-waits for it. What an environment raises on purpose (`ServiceError`) passes;
-anything else becomes `EnvironmentFailed`.
+waits for it. What an environment raises on purpose (`ServiceError`) passes; anything else becomes `EnvironmentFailed`.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from sojourn.serving.threads import DaemonPool
 T = TypeVar("T")
 logger = logging.getLogger("sojourn.serving")
 _SLOW_THREADS = 2
+"""Few: where slow work has one thing to work on, as ScienceWorld's solutions have one JVM, each waits for those before
+it, and must still be done within its deadline."""
 
 
 class StillRunning(DeadlineExceeded):

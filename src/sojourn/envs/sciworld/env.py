@@ -34,8 +34,8 @@ class SciWorldConfig(EnvConfig):
     jvms: int | None = Field(default=None, ge=1)
     """JVMs of each server process; None: one a core."""
     live_per_jvm: int | None = Field(default=None, ge=1)
-    """Simulators in a JVM at a time, some 11 MB each; further episodes wait as their logs. None: what fills half the
-    heap, 48 by default."""
+    """Simulators in a JVM at a time, some 10.5 MB each; further episodes wait as their logs. None: what fills half
+    the heap, 48 by default."""
     heap_mb: int = Field(default=1024, ge=256)
     """`-Xmx` of each JVM."""
     recycle_mb: int | None = Field(default=None, ge=256)
