@@ -24,6 +24,8 @@ logger = logging.getLogger("sojourn.serving")
 _SLOW_THREADS = 2
 """Few: where slow work has one thing to work on, as ScienceWorld's solutions have one JVM, each waits for those before
 it, and must still be done within its deadline."""
+_SLOW_START = 1 / 3
+"""Share of its deadline in which slow work must have begun; what has not is refused: it would not be done in time."""
 
 
 class StillRunning(DeadlineExceeded):
@@ -90,12 +92,15 @@ class Executor:
     async def _threaded(self, spec: EnvSpec, operation: Coroutine[Any, Any, T], threads: DaemonPool) -> T:
         work = threads.submit(partial(_drive, operation))
         waiter = asyncio.wrap_future(work)
-        done, _ = await asyncio.wait({waiter}, timeout=self._deadline_s)
+        patience = self._deadline_s * (_SLOW_START if threads is self._slow else 1)
+        done, _ = await asyncio.wait({waiter}, timeout=patience)
+        if not done and work.cancel():
+            operation.close()
+            raise NotStarted(f"no thread became free within {patience:g} s", retry_after=1.0)
+        if not done:
+            done, _ = await asyncio.wait({waiter}, timeout=self._deadline_s - patience)
         if done:
             return waiter.result()
-        if work.cancel():
-            operation.close()
-            raise NotStarted(f"no thread became free within {self._deadline_s:g} s", retry_after=1.0)
         waiter.cancel()
         raise StillRunning(self._late(spec).detail, work)
 
