@@ -18,6 +18,7 @@ from benchmarks.by_task import read
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
 from sojourn.evaluation.report import EpisodeResult, Evaluation
+from sojourn.files import write_whole
 from sojourn.protocol.env import TaskRef
 from sojourn.protocol.errors import ServiceError, UsageError
 from sojourn.protocol.trajectory import StopReason
@@ -32,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         played = asyncio.run(play(read(options.evaluation), seed=options.seed, only=options.only))
-        options.out.write_text(played.model_dump_json(indent=1), encoding="utf-8")
+        write_whole(options.out, played.model_dump_json(indent=1))
     except (UsageError, ServiceError, OSError) as error:
         parser.error(str(error))
     print(played.table())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 
@@ -88,12 +88,7 @@ def write(result: Result, folder: Path) -> Path:
     """Keep a result, whole or not at all."""
     path = result.cell.path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("wb") as file:
-        file.write(orjson.dumps(result.model_dump(), option=orjson.OPT_APPEND_NEWLINE))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, orjson.dumps(result.model_dump(), option=orjson.OPT_APPEND_NEWLINE))
     return path
 
 

@@ -14,6 +14,7 @@ from benchmarks.experiments.plan import Plan
 from benchmarks.experiments.queue import cells
 from benchmarks.experiments.reading import read as reading
 
+from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 
 
@@ -68,9 +69,7 @@ def fill(page: Path, parts: Mapping[str, str]) -> None:
         if not (found and also):
             raise UsageError(f"{page} has no marks for {name}")
         text = f"{before}{begin}\n{part}\n\n{end}{after}"
-    partial = page.with_name(f".{page.name}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(page)
+    write_whole(page, text)
 
 
 def _provenance(results: Sequence[Result]) -> str:

@@ -77,14 +77,16 @@ async def test_solutions_that_take_long_keep_no_step_waiting_and_cost_no_session
 
 
 async def test_who_stood_in_line_for_a_solution_in_vain_may_ask_again(api):
+    """It is told while there is still time: work that begins late would be broken off, and cost the session."""
     service = threaded()
-    async with api([service], ServingConfig(deadline_s=0.5)) as http:
+    async with api([service], ServingConfig(deadline_s=1.5)) as http:
         busy = [(await http.opened("counter_7"))["id"] for _ in range(2)]
         working = [asyncio.create_task(http.get(f"/v1/sessions/{session}/solution")) for session in busy]
         await until(lambda: service.solving == 2)
         waiting = (await http.opened("counter_7"))["id"]
         reply = await http.get(f"/v1/sessions/{waiting}/solution")
         assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")
+        assert not any(task.done() for task in working)
         assert [(await task).status_code for task in working] == [504, 504]
         service.gate.set()
         assert (await http.get(f"/v1/sessions/{waiting}/solution")).status_code == 200
