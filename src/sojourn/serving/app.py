@@ -21,8 +21,8 @@ from sojourn.serving import requests as bodies
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.batch import BatchResponse, StepBatch
 from sojourn.serving.config import ServingConfig
-from sojourn.serving.dialects import dialect_routes
-from sojourn.serving.http import Handler, answered, http_problem, json_response, read_body
+from sojourn.serving.dialects import dialect_routes, no_route
+from sojourn.serving.http import Handler, answered, json_response, read_body
 from sojourn.serving.idempotency import OnceByKey, detach
 from sojourn.serving.metrics import CONTENT_TYPE
 from sojourn.serving.openapi import document
@@ -62,7 +62,7 @@ def create_app(
     app = Starlette(
         routes=[*dialect_routes(operations), *(api.route(verb) for verb in api.verbs())],
         lifespan=api.lifespan,
-        exception_handlers={HTTPException: http_problem},
+        exception_handlers={HTTPException: no_route(config.dialects)},
     )
     app.state.operations = operations
     return app

@@ -21,8 +21,9 @@ from starlette.routing import Route
 from sojourn.protocol.errors import BadGateway, BadRequest, NotFound, ServiceError, TooMany
 from sojourn.serving.auth import Access, Guard
 from sojourn.serving.config import ServingConfig
+from sojourn.serving.dialects import no_route
 from sojourn.serving.dialects.forwarding import forwarding_routes
-from sojourn.serving.http import Handler, answered, http_problem, json_response, problem_response, read_body
+from sojourn.serving.http import Handler, answered, json_response, problem_response, read_body
 from sojourn.serving.metrics import CONTENT_TYPE, merge
 from sojourn.serving.openapi import document
 from sojourn.serving.requests import StepItem, StepsBody, parse_body
@@ -92,7 +93,7 @@ class Front:
                 Route("/v1/sessions/{id}{rest:path}", self._open(self._session), methods=["GET", "POST", "DELETE"]),
                 Route("/v1/{rest:path}", self._open(self._any_worker), methods=["GET"]),
             ],
-            exception_handlers={HTTPException: http_problem, ServiceError: _service_problem},
+            exception_handlers={HTTPException: no_route(self._config.dialects), ServiceError: _service_problem},
         )
 
     def _guarded(self, handler: Handler, access: Access = Access.CONTROL) -> Handler:

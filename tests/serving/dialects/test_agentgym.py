@@ -212,6 +212,19 @@ async def test_wrong_queries_are_422(dialects):
         assert reply.json()["detail"][0]["loc"] == ["query", "id"]
 
 
+@pytest.mark.parametrize("root", [{}, {"root": "agentgym", "root_env": "textcraft"}])
+async def test_what_is_not_there_is_told_as_fastapi_words_it_and_ours_as_we_do(dialects, root):
+    async with dialects(**root) as http:
+        for prefix in (TEXTCRAFT, *([""] if root else [])):
+            reply = await http.post(f"{prefix}/nothing", json={})
+            assert (reply.status_code, reply.json()) == (404, {"detail": "Not Found"})
+            reply = await http.put(f"{prefix}/step", json={})
+            assert (reply.status_code, reply.json()) == (405, {"detail": "Method Not Allowed"})
+            assert reply.headers["allow"] == "POST"
+        reply = await http.get("/v1/nothing")
+        assert (reply.status_code, reply.json()["type"]) == (404, "urn:sojourn:problem:not-found")
+
+
 async def test_a_lease_that_runs_out_takes_the_id_with_it(dialects):
     clock = Clock()
     async with dialects(ServingConfig(lease_s=100, sweep_s=3600), clock) as http:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import httpx
+import pytest
 from websockets.asyncio.client import connect
 
+from sojourn.envs.registry import load
+from sojourn.serving.app import create_app
 from sojourn.serving.config import DialectsConfig, ServingConfig
+from sojourn.serving.dialects import dialect_routes
+from sojourn.serving.dialects.agentgym_worlds import WORLDS
+from sojourn.serving.dialects.forwarding import forwarding_routes
 from sojourn.serving.dialects.seats import Seat, Seats
 from sojourn.serving.local import LocalServer
 
@@ -24,6 +31,16 @@ def test_ids_of_several_workers_never_meet():
     for one, mine in zip(seats, ids, strict=True):
         one.add(Seat(mine[7], "session", started=True))
         assert one.find(mine[7]).session == "session"
+
+
+@pytest.mark.parametrize(
+    ("root", "env"), [*(("agentgym", env) for env in WORLDS), ("agentgym", "search"), ("openenv", "textcraft")]
+)
+def test_all_that_a_worker_serves_at_the_root_path_is_forwarded(root, env):
+    config = ServingConfig(dialects=DialectsConfig(root=root, root_env=env))
+    worker = dialect_routes(create_app([load(env)()], config).state.operations)
+    front = {route.path for route in forwarding_routes(SimpleNamespace(), config)}
+    assert {route.path for route in worker if route.path.count("/") == 1} <= front
 
 
 async def play_agentgym(http, path, index):
@@ -63,6 +80,9 @@ async def test_each_request_reaches_the_worker_of_its_session():
             "error": "The id 999 is not valid."
         }
         assert (await http.post("/step", json={"id": [], "action": "x"})).status_code == 422
+        for path in ("/nothing", "/agentgym/textcraft/nothing", "/agentgym/nothing/create"):
+            reply = await http.post(path, json={})
+            assert (reply.status_code, reply.json()) == (404, {"detail": "Not Found"})
 
         played = await asyncio.gather(*(play_openenv(url, seed) for seed in range(4)))
         assert {session[:2] for session in played} == {"w0", "w1"}

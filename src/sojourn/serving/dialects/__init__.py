@@ -5,16 +5,26 @@ Each is at `/{dialect}/{env}/...`; one of them, for one environment, may answer 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from sojourn.protocol.errors import UsageError
+from sojourn.serving.config import DialectsConfig
 from sojourn.serving.dialects.agentgym import AgentGym
 from sojourn.serving.dialects.openenv import OpenEnv
 from sojourn.serving.dialects.searchqa import SearchQA
+from sojourn.serving.http import http_problem, json_response
 from sojourn.serving.operations import Operations
 
 PATHS = {("agentgym", "search"): "searchqa"}
 """Where an environment has another name in a dialect."""
+
+_PREFIXES = ("/agentgym/", "/openenv/")
 
 
 def dialect_routes(operations: Operations) -> list[BaseRoute]:
@@ -39,3 +49,20 @@ def dialect_routes(operations: Operations) -> list[BaseRoute]:
     for (name, env), dialect in offered.items():
         found += dialect.routes(f"/{name}/{PATHS.get((name, env), env)}", env)
     return found
+
+
+def no_route(config: DialectsConfig) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """What answers an unknown path or method: a problem document, or below a dialect what FastAPI says, of which its
+    servers are made.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        if path.startswith(_PREFIXES) or (config.root is not None and not path.startswith("/v1/")):
+            response = json_response(orjson.dumps({"detail": error.detail}), error.status_code)
+            response.headers.update(error.headers or {})
+            return response
+        return await http_problem(request, error)
+
+    return answer

@@ -34,6 +34,11 @@ class World(ABC):
     visual_step: ClassVar[str | None] = None
     """A POST route that takes a step and tells more of what came of it."""
 
+    @classmethod
+    def verbs(cls) -> tuple[str, ...]:
+        """The last parts of the paths that this kind of world has and others may not have."""
+        return (*cls.reads, *cls.posts, *([] if cls.visual_step is None else [cls.visual_step]))
+
     @abstractmethod
     def task(self, data_idx: int) -> str:
         """The task of an index; raises `BadRequest` with the words of the reference."""
@@ -264,6 +269,8 @@ def _textcraft(spec: EnvSpec, config: DialectsConfig) -> World:
         return TextCraft([f"{spec.name}:{goal}" for goal in read_goals(config.goal_map)])
     return TextCraft([f"{spec.name}_{index}" for index in range(sum(spec.splits.values()))])
 
+
+KINDS: tuple[type[World], ...] = (TextCraft, BabyAI, SciWorld)
 
 WORLDS: dict[str, Callable[[EnvSpec, DialectsConfig], World]] = {
     TextCraft.env: _textcraft,

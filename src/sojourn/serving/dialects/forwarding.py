@@ -17,11 +17,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sojourn.protocol.errors import NotFound
 from sojourn.serving.config import ServingConfig
+from sojourn.serving.dialects.agentgym_worlds import KINDS
 from sojourn.serving.dialects.openenv_socket import IN_ORDER
 from sojourn.serving.http import read_body
 
 _GOING_AWAY = 1001
-_AGENTGYM = ("", "create", "step", "reset", "close", "observation", "detail", "task_description")
+_AGENTGYM = ("", "create", "step", "reset", "close", *sorted({verb for kind in KINDS for verb in kind.verbs()}))
 _OPENENV = ("reset", "step", "state", "mcp", "schema", "metadata", "openapi.json", "health")
 
 
