@@ -50,6 +50,17 @@ def test_minibatches_partition_the_trajectories_in_an_order_of_their_own():
     assert first == again != second
 
 
+def test_each_epoch_is_divided_anew(monkeypatch):
+    learner = _learner(minibatches=3, epochs=2)
+    prepared = learner.prepare(groups([[1.0, 0.0, 0.0, 1.0]] * 2))
+    minibatch, seen = learner._minibatch, []
+    monkeypatch.setattr(learner, "_minibatch", lambda rows, *rest: (seen.append(rows), minibatch(rows, *rest))[1])
+    learner.update(0, prepared)
+    first, second = seen[:3], seen[3:]
+    assert sorted(row for part in first for row in part) == sorted(row for part in second for row in part)
+    assert first != second
+
+
 def test_nothing_to_learn_from():
     """Equal rewards everywhere: no row, no step, no change, numbers all the same."""
     learner = _learner()
@@ -79,6 +90,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(monkeypatch):
     monkeypatch.setattr(learner.policy, "score", poisoned)
     metrics = learner.update(0, prepared)
     assert (metrics["train/skipped_steps"], metrics["train/optimizer_steps"]) == (1, 1)
+    assert metrics["train/skipped_last"] == 0, "the one after it was taken"
     assert math.isfinite(metrics["train/grad_norm"])
     assert all(torch.isfinite(w).all() for _, w in learner.policy.named_weights())
 

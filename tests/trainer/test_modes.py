@@ -12,6 +12,7 @@ from sojourn.algorithms.rft import RFTConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read
 from sojourn.trainer.config import parse_config
+from sojourn.trainer.divergence import in_a_row, stop_if_lost
 from sojourn.trainer.loop import Trainer
 from sojourn.trainer.metrics import read_metrics
 from sojourn.trainer.replaying import Nowhere
@@ -136,6 +137,7 @@ async def test_a_run_whose_gradients_fail_stops_and_names_the_episode(model, tmp
     step = int(str(caught.value).split("step ")[1].split(":")[0])
     name = str(caught.value).split("look at episode ")[1].split()[0]
     shard = path / f"trajectories/train-{step:06d}.jsonl"
+    assert f" in {shard}; " in str(caught.value)
     episodes = {t.episode_id: t for group in read(shard) for t in group.trajectories}
     ids = [i for segment in episodes[name].segments for i in segment.ids]
     assert sum(ids[:8]) % 2, "the episode that was poisoned"
@@ -143,8 +145,39 @@ async def test_a_run_whose_gradients_fail_stops_and_names_the_episode(model, tmp
     assert all(torch.isfinite(t).all() for p in kept for t in load_file(p / "model/model.safetensors").values())
 
 
-async def test_a_skip_now_and_then_ends_nothing(model, tmp_path, monkeypatch):
-    settings = config(model, trainer={"num_steps": 6, "max_skipped_steps": 2, "minibatches": 1})
+async def test_a_replay_that_fails_names_the_recording(model, tmp_path, monkeypatch):
+    await run(config(model, trainer={"num_steps": 2}), tmp_path / "played")
+    recordings = tmp_path / "played/trajectories"
+    replay = {"num_steps": 9, "mode": "replay", "replay": str(recordings), "max_skipped_steps": 4, "token_budget": 1}
+    trainer = Trainer(
+        config(model, trainer=replay), Nowhere(), run_dir=tmp_path / "run", resume=False, observer=Notes()
+    )
+    poison(monkeypatch, trainer, lambda row: True)
+    with pytest.raises(UsageError, match=rf"stopped at step 2: 4 .* in {recordings}/train-000002\.jsonl; "):
+        await trainer.run()
+
+
+def test_an_episode_that_was_not_recorded_has_no_file(tmp_path):
+    stop_if_lost(5, 1, 2, ["g0/1"])
+    with pytest.raises(UsageError, match=r"stopped at step 5: 2 .*; look at episode g0/1 and 1 more; resume"):
+        stop_if_lost(5, 2, 2, ["g0/1", "g0/2"], [tmp_path, tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("before", "taken", "last", "after"),
+    [(3, 0, 2, 5), (3, 1, 0, 0), (3, 4, 2, 2), (3, 0, 0, 3)],
+    ids=["none was taken", "the last was taken", "the last two were not", "nothing to learn from"],
+)
+def test_steps_are_skipped_in_a_row_until_one_is_taken(before, taken, last, after):
+    assert in_a_row(before, {"train/optimizer_steps": float(taken), "train/skipped_last": float(last)}) == after
+    assert in_a_row(before, {}) == before
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+async def test_a_skip_now_and_then_ends_nothing(model, tmp_path, monkeypatch, minibatches):
+    """Every second optimiser step is skipped: never two in a row, however many a training step has."""
+    steps = 6 // minibatches
+    settings = config(model, trainer={"num_steps": steps, "max_skipped_steps": 2, "minibatches": minibatches})
     async with serving() as envs:
         trainer = Trainer(settings, envs, run_dir=tmp_path / "run", resume=False, observer=Notes())
         calls = iter(range(1000))
@@ -159,5 +192,5 @@ async def test_a_skip_now_and_then_ends_nothing(model, tmp_path, monkeypatch):
         monkeypatch.setattr(trainer.parts.policy, "step", sometimes)
         await trainer.run()
     skipped = [line["train/skipped_steps"] for line in read_metrics(tmp_path / "run/metrics.jsonl")]
-    assert skipped == [1, 0, 1, 0, 1, 0]
+    assert skipped == ([1, 0, 1, 0, 1, 0] if minibatches == 1 else [1, 1, 1])
     assert trainer.progress.skipped == 0

@@ -10,6 +10,7 @@ from sojourn.rollout.horizon import HorizonStatistics
 from sojourn.trainer.checkpoint import Progress
 from sojourn.trainer.collecting import Collection
 from sojourn.trainer.config import TrainConfig
+from sojourn.trainer.divergence import in_a_row
 from sojourn.trainer.rewards import task_return
 
 
@@ -32,12 +33,11 @@ def seen(before: Progress, collection: Collection, metrics: Mapping[str, float],
         kl=_measured(metrics.get("policy/kl"), worst=sys.float_info.max),
     )
     estimates = config.curriculum.learn(before.estimates, collection.outcomes(), len(config.envs))
-    skipped = int(metrics.get("train/skipped_steps", 0))
     return after.model_copy(
         update={
             "statistics": statistics,
             "estimates": estimates,
-            "skipped": before.skipped + skipped if skipped else 0,
+            "skipped": in_a_row(before.skipped, metrics),
         }
     )
 

@@ -77,6 +77,8 @@ class _Tally:
     """Gradient norm of each optimiser step."""
     critic_norms: list[float] = field(default_factory=list)
     skipped: int = 0
+    skipped_last: int = 0
+    """Steps skipped since the last that was not."""
     gap: float = 0.0
     """Sum of |trainer - engine| over the log-probabilities of the first minibatch, before anything moved."""
     gap_tokens: int = 0
@@ -166,6 +168,7 @@ class Learner:
             "train/grad_norm": _finite_mean(tally.norms),
             "train/optimizer_steps": float(len(tally.norms) - tally.skipped),
             "train/skipped_steps": float(tally.skipped),
+            "train/skipped_last": float(tally.skipped_last),
             "train/left_steps": float(len(left)),
             "train/rows": float(len(prepared.rows)),
             "train/tokens": float(sum(len(prepared.batch.ids[r]) for r in prepared.rows)),
@@ -214,6 +217,7 @@ class Learner:
         if outcome.critic_norm is not None:
             tally.critic_norms.append(outcome.critic_norm)
         tally.skipped += outcome.skipped
+        tally.skipped_last = tally.skipped_last + 1 if outcome.skipped else 0
         return True
 
     def _accumulate(self, rows: Sequence[int], prepared: Prepared, tally: _Tally) -> None:

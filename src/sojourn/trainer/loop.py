@@ -16,7 +16,7 @@ from sojourn.trainer.build import build
 from sojourn.trainer.checkpoint import Checkpoint, Progress, RunState, config_hash
 from sojourn.trainer.collecting import Collecting, Collection, Collector, Plan
 from sojourn.trainer.config import TrainConfig
-from sojourn.trainer.divergence import culprits, describe, stop_if_lost
+from sojourn.trainer.divergence import culprits, describe, in_a_row, stop_if_lost
 from sojourn.trainer.evaluating import Evaluator
 from sojourn.trainer.feedback import seen
 from sojourn.trainer.queue import CollectionQueue
@@ -182,7 +182,10 @@ class Trainer:
         if skipped := int(metrics["train/skipped_steps"]):
             episodes = culprits(learner, prepared)
             self.observer.on_note(describe(step, skipped, episodes))
-            stop_if_lost(step, self.progress.skipped + skipped, self.config.trainer.max_skipped_steps, episodes)
+            most, places = self.config.trainer.max_skipped_steps, [self.run_dir.path / "trajectories"]
+            if self.config.trainer.replay:
+                places = [Path(self.config.trainer.replay)]
+            stop_if_lost(step, in_a_row(self.progress.skipped, metrics), most, episodes, places)
         return metrics
 
     def _restore(self, checkpoint: Checkpoint) -> None:
