@@ -118,6 +118,21 @@ def test_overrides(file):
         (["algorithm.name=ppoo"], "no algorithm 'ppoo'"),
         (["optim.lr=fast"], "optim.lr: Input should be a valid number, unable to parse string as a number, not 'fast'"),
         (["optim.lr=-1"], "optim.lr: Input should be greater than 0, not -1"),
+        (["optim.lr=.inf"], "optim.lr: Input should be a finite number"),
+        (["optim.betas=[2, 0.9]"], "optim.betas.0: Input should be less than 1, not 2"),
+        (["envs.0.weight=.inf"], "envs.0.weight: Input should be a finite number"),
+        (
+            ["horizon.by_env={textcarft: 5}"],
+            "horizon.by_env: 'textcarft' is not named in envs (named: textcraft)",
+        ),
+        (
+            ["horizon={type: adaptive, start: 5, max_turns: 9, by_env: {babyai: {start: 3, max_turns: 4}}}"],
+            "horizon.by_env: 'babyai' is not named in envs (named: textcraft)",
+        ),
+        (
+            ["algorithm={name: agentevol, thresholds: {babyai: 0.1}}"],
+            "algorithm.thresholds: 'babyai' is not named in envs (named: textcraft)",
+        ),
         (["sampling.top_p=0.9"], "training samples with top_p 1 and top_k 0"),
         (["sampling.top_k=5"], "training samples with top_p 1 and top_k 0"),
         (["sampling.temperature=0"], "training needs a temperature above 0"),

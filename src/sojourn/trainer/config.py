@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationErr
 from sojourn.algorithms import registry
 from sojourn.algorithms.base import AlgorithmConfig
 from sojourn.algorithms.grpo import GRPOConfig
+from sojourn.algorithms.rft import FilterConfig
 from sojourn.engines.hf import HFEngineConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.messages import SamplingParams
@@ -76,7 +77,7 @@ class EnvEntry(Section):
     """Example turns in every prompt, before the first observation: a file of conversations in AgentGym's or OpenAI's
     form (its path is relative to the config that names it), or a list of `{user, assistant}`. They are kept in the
     run's own config."""
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Share of the groups, relative to the other entries."""
     reward: tuple[SerializeAsAny[Reward], ...] = (Score(),)
     """What an episode is paid: one term by its name (`score`, `success`), or a list of terms, each with its weight
@@ -249,6 +250,15 @@ class TrainConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _what_is_set_by_environment_is_of_one(self) -> TrainConfig:
+        known = {entry.name for entry in self.envs}
+        sections = {"horizon.by_env": self.horizon.by_env, "algorithm.thresholds": _thresholds(self.algorithm)}
+        for path, section in sections.items():
+            if unknown := sorted(section.keys() - known):
+                raise ValueError(f"{path}: {unknown[0]!r} is not named in envs (named: {', '.join(sorted(known))})")
+        return self
+
+    @model_validator(mode="after")
     def _examples_are_answers(self) -> TrainConfig:
         check_few_shot(self.envs, self.rollout.format)
         return self
@@ -299,6 +309,10 @@ class TrainConfig(Section):
     def rewards(self) -> dict[str, Rewards]:
         """How each environment pays."""
         return {entry.name: entry.reward for entry in self.envs}
+
+
+def _thresholds(algorithm: AlgorithmConfig) -> Mapping[str, float]:
+    return algorithm.thresholds if isinstance(algorithm, FilterConfig) else {}
 
 
 def few_shots(envs: Sequence[EnvEntry]) -> dict[str, FewShot]:

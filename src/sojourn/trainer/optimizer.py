@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+"""How much of a moving average stays at each step."""
 
 
 class OptimConfig(BaseModel):
@@ -14,10 +19,10 @@ class OptimConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    lr: float = Field(default=1e-6, gt=0)
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = Field(default=1e-8, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
+    lr: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
+    eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=0, ge=0)
     """Training steps over which the learning rate rises to `lr`."""
     max_grad_norm: float = Field(default=1.0, gt=0)

@@ -18,7 +18,7 @@ _FINAL = 0.02
 class DecayingOptimConfig(OptimConfig):
     """AdamW with a linear warm-up and a decay towards the end of the run."""
 
-    lr: float = Field(default=1e-5, gt=0)
+    lr: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
     decay: Literal["none", "linear", "cosine"] = "cosine"
     """How the learning rate falls to a fiftieth."""
     decay_share: float = Field(default=1.0, gt=0, le=1)
