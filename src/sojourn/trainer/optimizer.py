@@ -9,7 +9,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-
 Beta = Annotated[float, Field(ge=0, lt=1)]
 """How much of a moving average stays at each step."""
 
