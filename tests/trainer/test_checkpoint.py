@@ -50,6 +50,20 @@ def test_the_last_few_are_kept(tmp_path):
     assert store.latest().state.progress.step == 10
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_what_a_run_fell_back_from_is_not_taken_for_its_last(tmp_path, keep):
+    """Step 10 is corrupted, the run goes on from 5: what it saves then is what it must come back to."""
+    policy = TrainPolicy(tiny_llama(layers=1))
+    for step in (5, 10):
+        CheckpointStore(tmp_path).save(_state(step), policy)
+    (tmp_path / "step_000010" / "state.json").write_text("{}")
+    store = CheckpointStore(tmp_path, keep=keep)
+    assert store.latest(fall_back=True).state.progress.step == 5
+    store.save(_state(6), policy)
+    assert store.steps() == [5, 6][-keep:]
+    assert store.latest().state.progress.step == 6
+
+
 def test_a_write_that_was_cut_is_no_checkpoint(tmp_path, monkeypatch):
     store, policy = CheckpointStore(tmp_path), TrainPolicy(tiny_llama(layers=1))
     store.save(_state(1), policy)

@@ -103,6 +103,9 @@ class CheckpointStore:
     def save(self, state: RunState, policy: TrainPolicy, tokenizer: PreTrainedTokenizerBase | None = None) -> Path:
         """Write the checkpoint of `state.progress.step`, then drop those beyond the last `keep`.
 
+        Those of later steps go too: this run began before them, for they were corrupted (`resume_fallback`), and they
+        would pass for the last.
+
         Raises:
             UsageError: it cannot be written; the checkpoints before it are untouched.
         """
@@ -118,7 +121,9 @@ class CheckpointStore:
         except UsageError:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        for step in self.steps()[: -self.keep]:
+        steps = self.steps()
+        last = steps.index(state.progress.step) + 1
+        for step in [*steps[: max(0, last - self.keep)], *steps[last:]]:
             shutil.rmtree(self.path(step))
         return target
 
