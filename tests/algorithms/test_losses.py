@@ -82,6 +82,20 @@ def test_kl_estimators_by_hand(kind, value, slope):
     assert logprobs.grad.item() == pytest.approx(slope, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "slope"), [("k1", -5, 1.0), ("k2", 12.5, -5.0), ("k3", math.exp(5) - 6, 1 - math.exp(5))]
+)
+def test_a_token_far_below_the_reference_is_pulled_back(kind, value, slope):
+    """k3 is 142 here: where verl clamps it to 10, the token would have no gradient."""
+    for below, gradient in ((5.0, slope), (1e4, 0.0)):
+        logprobs = torch.tensor([-1.0 - below], requires_grad=True)
+        estimate = kl_estimate(kind, logprobs, torch.tensor([-1.0]))
+        estimate.sum().backward()
+        assert logprobs.grad.item() == pytest.approx(gradient, rel=1e-5)
+        limit = {"k1": -10, "k2": 50, "k3": math.exp(10) - 11}[kind]
+        assert estimate.item() == pytest.approx(value if below == 5 else limit, rel=1e-5)
+
+
 def test_kl_estimators_agree_in_expectation():
     torch.manual_seed(0)
     p, q = torch.randn(6).log_softmax(0), torch.randn(6).log_softmax(0)

@@ -16,7 +16,7 @@ RatioLevel = Literal["token", "turn", "sequence"]
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios beyond this are clamped: a ratio never overflows, and such a token has no gradient of its own."""
 REF_LOG_RATIO_LIMIT = 10.0
-"""The same for the reference policy, as in verl and AgentGym-RL."""
+"""The same for the reference policy: a token's k3 is at most e^10 - 11, and a k1 in the reward at most 10 nats."""
 
 
 def token_weights(trajectory: Tensor, how: Aggregation, *, constant: float) -> Tensor:
