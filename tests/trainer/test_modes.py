@@ -131,7 +131,7 @@ async def test_a_run_whose_gradients_fail_stops_and_names_the_episode(model, tmp
         poison(monkeypatch, trainer, lambda row: sum(row) % 2)
         with pytest.raises(UsageError, match=r"stopped at step \d: \d optimiser steps in a row") as caught:
             await trainer.run()
-    said = [note for note in notes.notes if "were skipped" in note]
+    said = [note for note in notes.notes if "skipped; " in note]
     assert said
     assert "is not finite" in said[0]
     step = int(str(caught.value).split("step ")[1].split(":")[0])

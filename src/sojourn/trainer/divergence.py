@@ -29,7 +29,8 @@ def culprits(learner: Learner, prepared: Prepared) -> list[str]:
 def describe(step: int, skipped: int, episodes: Sequence[str]) -> str:
     """One line on what a step skipped."""
     where = f"the gradient of {_some(episodes)} is not finite" if episodes else "no single episode is to blame"
-    return f"step {step}: {skipped} optimiser steps were skipped; {where}"
+    steps = "1 optimiser step was" if skipped == 1 else f"{skipped} optimiser steps were"
+    return f"step {step}: {steps} skipped; {where}"
 
 
 def in_a_row(before: int, metrics: Mapping[str, float]) -> int:

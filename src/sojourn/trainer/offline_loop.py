@@ -21,6 +21,7 @@ from sojourn.rollout.horizon import HorizonState
 from sojourn.rollout.renderer import Renderer
 from sojourn.trainer.build import player_of
 from sojourn.trainer.checkpoint import Checkpoint, Progress, RunState, config_hash
+from sojourn.trainer.divergence import describe
 from sojourn.trainer.evaluating import Evaluator
 from sojourn.trainer.loop import Observer, RunSummary
 from sojourn.trainer.offline.config import OfflineConfig
@@ -117,13 +118,17 @@ class OfflineTrainer:
         step, loop, began = self.progress.step, self.config.trainer, time.monotonic()
         chosen = batch_at(step, len(self.examples), loop.batch_size, seed=self.config.seed)
         scale = self.config.optim.scale(step / self.total)
-        self.metrics = self.learner.step([self.examples[i] for i in chosen], step, scale)
+        batch = [self.examples[i] for i in chosen]
+        self.metrics = self.learner.step(batch, step, scale)
         skipped = self.progress.skipped + 1 if self.metrics["train/skipped_steps"] else 0
-        if skipped >= loop.max_skipped_steps:
-            raise UsageError(
-                f"step {step + 1}: the gradients of {skipped} steps in a row were not finite: lower optim.lr, or "
-                "resume from a checkpoint before it went wrong"
-            )
+        if skipped:
+            note = describe(step + 1, 1, self.learner.culprits(batch))
+            self.observer.on_note(note)
+            if skipped >= loop.max_skipped_steps:
+                raise UsageError(
+                    f"stopped after {skipped} steps in a row whose gradient was not finite, the last {note}: mend the "
+                    "data, lower optim.lr, or resume from a checkpoint before it went wrong"
+                )
         done = (step + 1) * loop.epochs / self.total
         self.metrics |= {"train/epoch": done, "time/update": time.monotonic() - began}
         self.progress = self.progress.model_copy(update={"step": step + 1, "skipped": skipped})

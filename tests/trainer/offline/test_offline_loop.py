@@ -205,5 +205,34 @@ async def test_a_run_that_diverges_ends(model, tmp_path, monkeypatch):
     trainer = OfflineTrainer(settings, Nowhere(), run_dir=tmp_path / "run", resume=False, observer=Notes())
     with torch.no_grad():
         next(trainer.policy.model.parameters()).fill_(float("nan"))
-    with pytest.raises(UsageError, match="step 3: the gradients of 3 steps"):
+    with pytest.raises(UsageError, match=r"stopped after 3 steps in a row .* step 3: .* and 3 more is not finite"):
         await trainer.run()
+
+
+@pytest.mark.parametrize(("algorithm", "name"), [("sft", "g3/0"), ("dpo", "g3/0 against g3/1")])
+async def test_a_skipped_step_names_the_episode(model, tmp_path, monkeypatch, algorithm, name):
+    data = [{"type": "recordings", "path": str(recorded(tmp_path / "rec"))}]
+    notes = Notes()
+    settings = config(model, data, algorithm={"name": algorithm}, trainer={"epochs": 2})
+    trainer = OfflineTrainer(settings, Nowhere(), run_dir=tmp_path / "run", resume=False, observer=notes)
+    score, start = trainer.policy.score, None
+
+    def poisoned(micro, **options):
+        scores = score(micro, **options)
+        bad = start is not None and any(line.tolist()[:6] == start for line in micro.inputs)
+        return scores._replace(logprobs=scores.logprobs * float("nan")) if bad else scores
+
+    async def started(begin=trainer.start):
+        nonlocal start
+        await begin()
+        start = next(e.rows[0].ids.tolist()[:6] for e in trainer.examples if e.name == name)
+
+    trainer.start = started
+    trainer.learner.packing = False
+    monkeypatch.setattr(trainer.policy, "score", poisoned)
+    await trainer.run()
+    said = [note for note in notes.notes if "skipped" in note]
+    assert [note.partition(": ")[2] for note in said] == [
+        f"1 optimiser step was skipped; the gradient of episode {name} is not finite"
+    ] * 2
+    assert sum(line["train/skipped_steps"] for line in metrics(tmp_path / "run") if line["step"]) == 2

@@ -75,6 +75,15 @@ def test_rewritten_history_is_no_pair():
     assert (pairs.examples, pairs.rewritten) == ([], 1)
 
 
+def test_the_beginning_of_the_other_is_no_pair():
+    """The rejected one said nothing that the chosen one had not said before it went on."""
+    played = group(1.0, 0.0)
+    chosen, rejected = played.trajectories
+    rejected.segments, rejected.turns = chosen.segments[:2], chosen.turns[:1]
+    pairs = pairs_of([played], PairsConfig())
+    assert (pairs.examples, pairs.contained) == ([], 1)
+
+
 def test_a_gap_of_nothing_is_refused():
     with pytest.raises(ValueError, match="greater than 0"):
         PairsConfig(min_gap=0.0)

@@ -105,6 +105,8 @@ class Loader:
             self.on_note(f"{path}: {pairs.unlike} pairs left out: the two episodes did not begin alike")
         if pairs.rewritten:
             self.on_note(f"{path}: {pairs.rewritten} pairs left out: history was rewritten on the way")
+        if pairs.contained:
+            self.on_note(f"{path}: {pairs.contained} pairs left out: one episode is the beginning of the other")
         if not pairs.examples:
             raise UsageError(
                 f"{path}: no pairs in {pairs.groups} groups: record several episodes of a task (--group-size), or "

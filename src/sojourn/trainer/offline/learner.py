@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,6 +40,29 @@ class OfflineLearner:
         """One optimiser step, number `step` (from 0), on a batch; `scale` is of the learning rate. Returns metrics."""
         rate = self.policy.begin_step(step, scale)
         batch = RowBatch.of(examples, self.method.given_weight)
+        metrics, padded = self._accumulate(batch)
+        outcome = self.policy.step()
+        read = sum(len(ids) - 1 for ids in batch.ids)
+        return metrics | {
+            "train/lr": rate,
+            "train/grad_norm": outcome.grad_norm,
+            "train/skipped_steps": float(outcome.skipped),
+            "train/rows": float(len(batch.ids)),
+            "train/tokens": float(sum(len(row.ids) for example in examples for row in example.rows)),
+            "train/learnt_tokens": float(sum(int(row.mask.sum()) for e in examples for row in e.rows)),
+            "train/padding": 1 - read / padded,
+        }
+
+    def culprits(self, examples: Sequence[Example]) -> list[str]:
+        """Examples whose gradient, each taken alone, is not finite under the present weights; nothing is updated."""
+        return [example.name for example in examples if not math.isfinite(self._gradient_norm(example))]
+
+    def _gradient_norm(self, example: Example) -> float:
+        self._accumulate(RowBatch.of([example], self.method.given_weight))
+        return self.policy.drop_gradient()
+
+    def _accumulate(self, batch: RowBatch) -> tuple[dict[str, float], int]:
+        """Add the gradient of a batch; its metrics, and how many tokens were computed, padding included."""
         metrics: dict[str, float] = defaultdict(float)
         padded = 0
         for micro in micro_batches(batch, self.token_budget, packing=self.packing):
@@ -48,17 +72,7 @@ class OfflineLearner:
             part.loss.backward()  # type: ignore[no-untyped-call]
             for name, value in part.metrics.items():
                 metrics[name] += float(value)
-        outcome = self.policy.step()
-        read = sum(len(ids) - 1 for ids in batch.ids)
-        return dict(metrics) | {
-            "train/lr": rate,
-            "train/grad_norm": outcome.grad_norm,
-            "train/skipped_steps": float(outcome.skipped),
-            "train/rows": float(len(batch.ids)),
-            "train/tokens": float(sum(len(row.ids) for example in examples for row in example.rows)),
-            "train/learnt_tokens": float(sum(int(row.mask.sum()) for e in examples for row in e.rows)),
-            "train/padding": 1 - read / padded,
-        }
+        return dict(metrics), padded
 
     @torch.no_grad()
     def score(self, examples: Iterable[Example]) -> None:

@@ -37,6 +37,8 @@ class Pairs:
     """Pairs left out because the two did not begin with the same tokens."""
     rewritten: int = 0
     """Pairs left out because the history of one was rewritten on the way: it is not one sequence."""
+    contained: int = 0
+    """Pairs left out because one of the two said nothing that the other had not said, too."""
 
 
 def pairs_of(groups: Iterable[TrajectoryGroup], config: PairsConfig) -> Pairs:
@@ -60,8 +62,10 @@ def _add(found: Pairs, chosen: Trajectory, rejected: Trajectory) -> None:
         found.rewritten += 1
         return
     rows = [row for t in (chosen, rejected) for row in rows_of([t])]
-    if len(rows) == 2 and all(row.mask.any() for row in _apart(*rows)):
-        found.examples.append(Example(_apart(*rows)))
+    if len(rows) < 2 or not all(row.mask.any() for row in _apart(*rows)):
+        found.contained += 1
+        return
+    found.examples.append(Example(_apart(*rows)))
 
 
 def _apart(chosen: SFTRow, rejected: SFTRow) -> tuple[SFTRow, SFTRow]:
@@ -74,5 +78,5 @@ def _apart(chosen: SFTRow, rejected: SFTRow) -> tuple[SFTRow, SFTRow]:
     for row in (chosen, rejected):
         mask = row.mask.copy()
         mask[:parting] = 0
-        apart.append(SFTRow(row.ids, mask))
+        apart.append(SFTRow(row.ids, mask, row.name))
     return apart[0], apart[1]

@@ -21,6 +21,8 @@ class SFTRow:
     """# [T]"""
     mask: NDArray[np.uint8]
     """1 where the token is to be learnt.  # [T]"""
+    name: str = ""
+    """Of the episode or conversation that it is of."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,10 @@ class Example:
     rows: tuple[SFTRow, ...]
     ref_logprobs: Tensor | None = None
     """Of the learnt tokens of all rows, under the start policy.  # [M]"""
+
+    @property
+    def name(self) -> str:
+        return " against ".join(row.name for row in self.rows)
 
 
 def rows_of(trajectories: Iterable[Trajectory]) -> Iterator[SFTRow]:
@@ -44,7 +50,7 @@ def rows_of(trajectories: Iterable[Trajectory]) -> Iterator[SFTRow]:
             mask = np.array([m for of_segment in masks for m in of_segment], dtype=np.uint8)
             learnt.update(i for i, s in zip(chain, segments, strict=True) if any(s.mask))
             if mask[1:].any():
-                yield SFTRow(ids, mask)
+                yield SFTRow(ids, mask, trajectory.episode_id)
 
 
 @dataclass(frozen=True, slots=True)
