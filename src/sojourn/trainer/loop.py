@@ -13,7 +13,7 @@ from sojourn.client.interface import Envs
 from sojourn.evaluation.report import Evaluation
 from sojourn.rollout.horizon import HorizonState
 from sojourn.trainer.build import build
-from sojourn.trainer.checkpoint import Checkpoint, Progress, RunState, config_hash
+from sojourn.trainer.checkpoint import Checkpoint, Progress
 from sojourn.trainer.collecting import Collecting, Collection, Collector, Plan
 from sojourn.trainer.config import TrainConfig
 from sojourn.trainer.divergence import culprits, describe, in_a_row, stop_if_lost
@@ -157,16 +157,8 @@ class Trainer:
         """Write a checkpoint every `save_every` steps and at the end."""
         step, trainer = self.progress.step, self.config.trainer
         if step == trainer.num_steps or (trainer.save_every and step % trainer.save_every == 0):
-            self.run_dir.metrics.sync()
-            config = self.config.dump()
-            state = RunState(
-                progress=self.progress,
-                algorithm=self.parts.learner.algorithm.state(),
-                metrics_offset=self.run_dir.metrics.offset,
-                config=config,
-                config_hash=config_hash(config),
-            )
-            self.run_dir.checkpoints.save(state, self.parts.policy, self.parts.tokenizer)
+            algorithm = self.parts.learner.algorithm.state()
+            self.run_dir.save(self.progress, self.parts.policy, self.parts.tokenizer, algorithm)
 
     async def close(self) -> None:
         """Stop collecting and generating; close the files."""

@@ -20,7 +20,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.rollout.horizon import HorizonState
 from sojourn.rollout.renderer import Renderer
 from sojourn.trainer.build import player_of
-from sojourn.trainer.checkpoint import Checkpoint, Progress, RunState, config_hash
+from sojourn.trainer.checkpoint import Checkpoint, Progress
 from sojourn.trainer.divergence import describe
 from sojourn.trainer.evaluating import Evaluator
 from sojourn.trainer.loop import Observer, RunSummary
@@ -145,15 +145,7 @@ class OfflineTrainer:
         """Write a checkpoint every `save_every` steps and at the end."""
         step, every = self.progress.step, self.config.trainer.save_every
         if step == self.total or (every and step % every == 0):
-            self.run_dir.metrics.sync()
-            config = self.config.dump()
-            state = RunState(
-                progress=self.progress,
-                metrics_offset=self.run_dir.metrics.offset,
-                config=config,
-                config_hash=config_hash(config),
-            )
-            self.run_dir.checkpoints.save(state, self.policy, self.tokenizer)
+            self.run_dir.save(self.progress, self.policy, self.tokenizer)
 
     async def close(self) -> None:
         """Stop generating; close the files."""

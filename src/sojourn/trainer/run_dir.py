@@ -19,16 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from transformers import PreTrainedTokenizerBase
 
 from sojourn.evaluation.report import Evaluation
 from sojourn.files import write_whole
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import TrajectoryGroup
 from sojourn.rollout.recorder import Recorder, read, shards
-from sojourn.trainer.checkpoint import Checkpoint, CheckpointStore
+from sojourn.trainer.checkpoint import Checkpoint, CheckpointStore, Progress, RunState, config_hash
 from sojourn.trainer.config import TrainConfig, changed_keys
 from sojourn.trainer.metrics import MetricsWriter
 from sojourn.trainer.offline.config import OfflineConfig
+from sojourn.trainer.policy import TrainPolicy
 from sojourn.trainer.upgrading import as_read_now
 from sojourn.trainer.writing import writing
 
@@ -104,6 +106,25 @@ class RunDir:
         line = json.dumps({"step": step, "caps": dict(caps), "reasons": list(reasons)})
         with writing(self.path / "horizon.jsonl"), (self.path / "horizon.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+    def save(
+        self,
+        progress: Progress,
+        policy: TrainPolicy,
+        tokenizer: PreTrainedTokenizerBase,
+        algorithm: dict[str, float] | None = None,
+    ) -> None:
+        """Write a checkpoint, once the metrics that it knows of are on the disk; `algorithm` is its `state()`."""
+        self.metrics.sync()
+        config = self._config.dump()
+        state = RunState(
+            progress=progress,
+            algorithm=algorithm or {},
+            metrics_offset=self.metrics.offset,
+            config=config,
+            config_hash=config_hash(config),
+        )
+        self.checkpoints.save(state, policy, tokenizer)
 
     def write_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Keep the results of an evaluation; raises `UsageError` when the disk does not take them."""
