@@ -84,8 +84,8 @@ def test_more_episodes_than_fit_are_let_go_and_come_back(expected):
             assert small.live() <= 2
 
 
-def test_those_who_fit_stay_while_more_than_fit_act_in_turn():
-    """Of six in turn on four places, three act where they are and three come back: not six."""
+def test_those_who_fit_stay_while_more_than_fit_act_in_turn(caplog):
+    """Of six in turn on four places, three act where they are and three come back: not six. The log says so, once."""
     with closing(Pool(LIMITS._replace(live=4))) as small:
         episodes = [small.start(BOIL) for _ in range(6)]
         stayed = []
@@ -94,6 +94,7 @@ def test_those_who_fit_stay_while_more_than_fit_act_in_turn():
                 stayed.append(episode.home is not None and episode.id in episode.home)
                 small.do(episode, "act look around")
         assert stayed == [True, True, True, False, False, False] * 3
+    assert [record.message[:34] for record in caplog.records] == ["more than 4 ScienceWorld episodes "]
 
 
 def test_listing_actions_changes_nothing(pool, expected):

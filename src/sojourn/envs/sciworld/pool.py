@@ -7,6 +7,7 @@ the room it is let go there, and comes back by replay. So neither many episodes,
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -17,6 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from sojourn.envs.sciworld.jvm import Jvm, JvmDied, JvmHung
 from sojourn.protocol.errors import EnvironmentFailed, InvalidInit, ReplayDiverged
+
+logger = logging.getLogger("sojourn.envs.sciworld")
 
 T = TypeVar("T")
 _ids = count(1)
@@ -88,9 +91,10 @@ class Pool:
 
     def __init__(self, limits: PoolLimits) -> None:
         self.limits = limits
-        self._slots = [_Slot(limits) for _ in range(limits.jvms)]
+        self._slots = [_Slot(limits, self._crowded) for _ in range(limits.jvms)]
         self._placing = threading.Lock()
-        self._aside = _Slot(limits)
+        self._said = False
+        self._aside = _Slot(limits, self._crowded)
         """Where gold paths are worked out: that takes seconds, for which nobody else has to wait."""
 
     def start(self, game: Game) -> Episode:
@@ -157,6 +161,16 @@ class Pool:
 
         return self._retry(attempt)
 
+    def _crowded(self) -> None:
+        """Say once why everything is slow."""
+        if not self._said:
+            self._said = True
+            logger.warning(
+                "more than %d ScienceWorld episodes are played at a time: each of those beyond is played again from "
+                "its log at every turn; play fewer (rollout.concurrency, eval.concurrency), or serve with more jvms",
+                self.limits.jvms * self.limits.live,
+            )
+
     def _place(self, episode: Episode) -> _Slot:
         """The slot with the fewest episodes, those that wait to be brought in included: many may start at once."""
         with self._placing:
@@ -188,12 +202,13 @@ class _Seat(NamedTuple):
 class _Slot:
     """A place for one JVM. Its lock is held for every exchange with it."""
 
-    def __init__(self, limits: PoolLimits) -> None:
+    def __init__(self, limits: PoolLimits, on_crowded: Callable[[], None]) -> None:
         self.lock = threading.Lock()
         self.jvm: Jvm | None = None
         self.coming: set[str] = set()
         """Episodes that are to live here and have not been brought in yet."""
         self._limits = limits
+        self._on_crowded = on_crowded
         self._live: OrderedDict[str, _Seat] = OrderedDict()
         """By episode, the longest unused first."""
 
@@ -290,6 +305,7 @@ class _Slot:
         oldest, seat = next(iter(self._live.items()))
         if time.monotonic() - seat.used > _IDLE_S:
             return oldest
+        self._on_crowded()
         return min(reversed(self._live), key=lambda episode: self._live[episode].deeds)
 
     def _try_drop(self, episode: str) -> None:
