@@ -135,7 +135,7 @@ class RolloutConfig(Section):
     """`none` shows the observation alone: for small models that know the rules by heart."""
     system_prompt: bool = False
     deterministic: bool = False
-    """Fixed batches in a fixed order: the same run gives the same bits."""
+    """Fixed batches in a fixed order: on a CPU the same run gives the same bits."""
     limits: Limits = Field(default_factory=Limits)
 
     @field_validator("format")
