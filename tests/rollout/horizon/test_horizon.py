@@ -129,3 +129,19 @@ def test_statistics_count_success_cuts_and_lengths():
     assert (found.envs["b"].episodes, found.envs["b"].cut) == (1, 0.0)
     assert HorizonStatistics.model_validate_json(found.model_dump_json()) == found
     assert HorizonStatistics.of([]) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("groups", "variance"),
+    [
+        ([[True] * 4, [False] * 4], 0.25),  # siblings agree: two observations, (0.5**2 + 0.5**2) / 1 / 2
+        ([[True, False] * 2, [False, True] * 2], 0.5 * 0.5 / 8),  # they do not: eight
+        ([[True, False] * 2], 0.5 * 0.5 / 4),  # one group: nothing to compare it with
+    ],
+)
+def test_the_noise_of_success_is_the_larger_of_that_of_episodes_and_of_groups(groups, variance):
+    played = [
+        TrajectoryGroup(f"g{i}", "t", [episode("a", "x", 3, StopReason.COMPLETED, won) for won in group])
+        for i, group in enumerate(groups)
+    ]
+    assert HorizonStatistics.of(played).envs["a"].success_variance == pytest.approx(variance)
