@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sojourn.client.session import EnvClient
 from sojourn.envs.base import EnvService
@@ -17,6 +18,10 @@ from sojourn.serving.config import ServingConfig
 from sojourn.serving.worker import bind, run_app, url_of
 
 Served = Callable[..., AbstractAsyncContextManager[EnvClient]]
+
+# How long an example takes says something of the machine, not of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @asynccontextmanager
