@@ -18,7 +18,7 @@ help:
 	@echo "make oracle-test   verl's and TRL's numbers again, from an environment of their own, against those our tests hold"
 	@echo "make bench-serve  an environment server under load: speed, CPU time, memory (ARGS=--quick)"
 	@echo "make bench-soak  thousands of episodes: does the server's memory come back (ARGS=--quick)"
-	@echo "make bench-horizon   schedules of the horizon compared, cell by cell (ARGS=\"--hours 1\"; at most three hours in all)"
+	@echo "make bench-horizon   schedules of the horizon compared, cell by cell (ARGS=\"--hours 1\"; under three hours in all on two cores)"
 	@echo "make bench-algorithms  algorithms compared, likewise"
 	@echo "make results     the tables and plots of docs/results.md, from the cells that are there"
 	@echo "make format      let ruff rewrite the sources"
