@@ -54,9 +54,10 @@ def test_what_was_cut_and_what_failed():
     stops = [StopReason.COMPLETED, StopReason.MAX_TURNS, StopReason.ENV_ERROR, StopReason.CONTEXT_OVERFLOW]
     trajectories = [episode(1, 0.0, rng, stop=stop) for stop in stops]
     trajectories.append(episode(1, 1.0, rng, stop=StopReason.ENV_TRUNCATED))
+    trajectories.append(episode(1, 0.0, rng, stop=StopReason.EARLY_STOP))
     batch = build_batch([TrajectoryGroup("g", "t", trajectories)], SCORE)
-    assert batch.episodes.truncated.tolist() == [False, True, True, False], (
-        "errors are left out; a success is no failure"
+    assert batch.episodes.truncated.tolist() == [False, True, True, False, False], (
+        "errors are left out; a success is no failure, nor is what the policy ended itself a cut"
     )
 
 

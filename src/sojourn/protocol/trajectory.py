@@ -43,13 +43,15 @@ class StopReason(StrEnum):
 
     @property
     def is_truncated(self) -> bool:
-        """It stopped before the world had given its verdict."""
+        """A bound ended it before the world had given its verdict.
+
+        Not what the policy ended itself by saying again what was refused (`EARLY_STOP`): that has failed.
+        """
         return self in {
             StopReason.ENV_TRUNCATED,
             StopReason.MAX_TURNS,
             StopReason.MAX_TOKENS,
             StopReason.CONTEXT_OVERFLOW,
-            StopReason.EARLY_STOP,
         }
 
 
