@@ -81,5 +81,5 @@ def test_the_page_says_what_the_cells_say(tmp_path, monkeypatch, capsys):
 
 
 def test_the_rest_of_the_command_is_the_experiments(tmp_path, capsys):
-    assert run(["--list", "--only", "textcraft/entropy/1", "--results", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.strip() == "textcraft/entropy/1"
+    assert run(["--list", "--only", "textcraft/entropy/11", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == "textcraft/entropy/11"

@@ -39,6 +39,7 @@ class Outer(BaseModel):
         ([], "expected an object"),
         ({"inner": 3}, "inner: expected an object"),
         ({"x" * 100: 1}, f"{'x' * 80}: Extra inputs are not permitted"),
+        ({"a\n\x1b[2Jb": 1}, r"a\n\x1b[2Jb: Extra inputs are not permitted"),
     ],
 )
 def test_the_first_problem(value, said):

@@ -13,4 +13,9 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part)[:_LONGEST] for part in problem["loc"])
     what = "expected an object" if problem["type"] == "model_type" else problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {what}" if where else what
+    return _one_line(f"{where}: {what}" if where else what)
+
+
+def _one_line(text: str) -> str:
+    """With what cannot be printed as it is written in a string: names are the sender's, messages may quote them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
