@@ -12,7 +12,8 @@ from benchmarks.experiments.plan import Plan
 
 from sojourn.evaluation.report import paired_interval
 
-LABELS: dict[Axis, str] = {"tokens": "tokens of training episodes", "step": "training steps", "cpu_s": "CPU seconds"}
+LABELS: dict[Axis, str] = {"step": "training steps", "cpu_s": "CPU seconds"}
+TOKENS = {"episode": "tokens of training episodes", "engine": "engine tokens of training"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Told apart by those who see red and green alike (Okabe and Ito)."""
 POINTS = 60
@@ -28,7 +29,7 @@ def draw(found: Comparison, plan: Plan, path: Path) -> None:
     for panel, axis in zip(panels, AXES, strict=True):
         for arm, colour in zip(plan.arms, COLOURS, strict=False):
             _line(panel, found, arm, axis, colour)
-        panel.set_xlabel(LABELS[axis])
+        panel.set_xlabel(LABELS.get(axis, TOKENS[plan.counted]))
         panel.set_xlim(left=0)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.grid(alpha=0.25)
@@ -50,7 +51,13 @@ def _line(panel: Any, found: Comparison, arm: str, axis: Axis, colour: str) -> N
     where = np.linspace(0, found.reach(axis, [arm]), POINTS)
     values = np.array([[curve.value(x) for x in where] for curve in curves])
     middle = values.mean(axis=0)
-    panel.plot(where, middle, color=colour, label=f"{arm} ({len(curves)} seeds)", linewidth=1.8)
+    panel.plot(
+        where,
+        middle,
+        color=colour,
+        label=f"{arm} ({len(curves)} {'seed' if len(curves) == 1 else 'seeds'})",
+        linewidth=1.8,
+    )
     if len(curves) > 1:
         half = np.array([(gain := paired_interval(list(column))).high - gain.gain for column in values.T])
         panel.fill_between(
