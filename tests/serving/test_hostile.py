@@ -115,6 +115,18 @@ async def test_deep_nesting_and_huge_numbers_are_refused_not_fatal():
             assert reply.status_code in {400, 422}, reply.text
 
 
+async def test_names_that_would_write_on_a_terminal_are_told_in_one_printable_line():
+    hostile = "a\n\x1b[2J" + "b" * 1_000
+    async with plain_api() as http:
+        bodies = [{"env": "counter", hostile: 1}, {"env": hostile, "task": "counter_1"}]
+        bodies += [{"env": "counter", "task": hostile}, {"env": "counter", "task": "counter_1", "view": hostile}]
+        for body in bodies:
+            problem = (await http.post("/v1/sessions", json=body)).json()
+            said = [problem["detail"], *(text for one in problem.get("errors", []) for text in one.values())]
+            assert problem["status"] in (400, 404, 422)
+            assert all(text.isprintable() and len(text) < 1_500 for text in said)
+
+
 async def test_a_fault_of_our_own_is_a_problem_that_tells_no_secrets(monkeypatch, caplog):
     app = create_app([CounterService()])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
 
 _LONGEST = 80
@@ -11,11 +13,17 @@ _LONGEST = 80
 def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong, as `field: what`; without the field where it is the value as a whole."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part)[:_LONGEST] for part in problem["loc"])
-    what = "expected an object" if problem["type"] == "model_type" else problem["msg"].removeprefix("Value error, ")
-    return _one_line(f"{where}: {what}" if where else what)
+    where, what = field_of(problem["loc"]), problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "model_type":
+        what = "expected an object"
+    return one_line(f"{where}: {what}" if where else what)
 
 
-def _one_line(text: str) -> str:
+def field_of(location: Iterable[int | str]) -> str:
+    """Where a problem is, dots between; names that are too long are cut."""
+    return one_line(".".join(str(part)[:_LONGEST] for part in location))
+
+
+def one_line(text: str) -> str:
     """With what cannot be printed as it is written in a string: names are the sender's, messages may quote them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
