@@ -10,8 +10,9 @@ from sojourn.algorithms.grpo import GRPOConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.few_shot import Exchange
 from sojourn.rollout.horizon import Fixed, ScalingInter
-from sojourn.trainer.config import TrainConfig, changed_keys, few_shots, load_config, parse_config
+from sojourn.trainer.config import TrainConfig, few_shots, load_config, parse_config
 from sojourn.trainer.offline.config import parse_offline
+from sojourn.trainer.resuming import changed_keys
 
 MINIMAL = {"envs": [{"name": "textcraft"}], "horizon": {"type": "fixed", "turns": 10}}
 

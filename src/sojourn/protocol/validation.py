@@ -16,14 +16,14 @@ def first_problem(error: ValidationError) -> str:
     where, what = field_of(problem["loc"]), problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "model_type":
         what = "expected an object"
-    return one_line(f"{where}: {what}" if where else what)
+    return printable(f"{where}: {what}" if where else what)
 
 
 def field_of(location: Iterable[int | str]) -> str:
     """Where a problem is, dots between; names that are too long are cut."""
-    return one_line(".".join(str(part)[:_LONGEST] for part in location))
+    return printable(".".join(str(part)[:_LONGEST] for part in location))
 
 
-def one_line(text: str) -> str:
+def printable(text: str) -> str:
     """With what cannot be printed as it is written in a string: names are the sender's, messages may quote them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

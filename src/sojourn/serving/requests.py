@@ -11,7 +11,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from sojourn.protocol.errors import BadRequest
-from sojourn.protocol.validation import field_of, one_line
+from sojourn.protocol.validation import field_of, printable
 
 _BRIEF = 256
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -137,7 +137,7 @@ def brief(text: str) -> str:
 
 def _bad(error: ValidationError) -> BadRequest:
     errors = [
-        {"field": field_of(item["loc"]), "message": one_line(item["msg"].removeprefix("Value error, "))}
+        {"field": field_of(item["loc"]), "message": printable(item["msg"].removeprefix("Value error, "))}
         for item in error.errors(include_url=False, include_context=False, include_input=False)[:16]
     ]
     first = errors[0]

@@ -31,17 +31,6 @@ from sojourn.trainer.overrides import apply_override, one_line
 from sojourn.trainer.policy import LoraConfig
 from sojourn.trainer.rewards import Reward, Rewards, Score, parse_rewards
 
-RESUMABLE = (
-    "trainer.num_steps",
-    "trainer.save_every",
-    "trainer.keep_checkpoints",
-    "trainer.resume_fallback",
-    "trainer.max_skipped_steps",
-    "rollout.patience_s",
-    "logging",
-)
-"""Keys (and all below them) that may differ between a run and its resumption, besides every `envs.N.urls`."""
-
 
 class Section(BaseModel):
     """Part of a run's configuration: unknown keys are errors."""
@@ -392,31 +381,6 @@ def _model_by_name(data: dict[str, Any], given: Any = None) -> dict[str, Any]:
     if not isinstance(model, str):
         return data
     return {**data, "model": {**(given if isinstance(given, dict) else {}), "name": model}}
-
-
-def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Key paths whose values differ between two dumps and may not differ between a run and its resumption."""
-    old, new = dict(_flatten(before)), dict(_flatten(after))
-    return sorted(
-        key for key in old.keys() | new.keys() if old.get(key, ...) != new.get(key, ...) and not _may_change(key)
-    )
-
-
-def _may_change(key: str) -> bool:
-    if any(key == free or key.startswith(f"{free}.") for free in RESUMABLE):
-        return True
-    parts = key.split(".")
-    return parts[0] == "envs" and len(parts) > 2 and parts[2] == "urls"
-
-
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    empty = True
-    for key, inner in items:
-        empty = False
-        yield from _flatten(inner, f"{path}.{key}" if path else str(key))
-    if empty:
-        yield path, value
 
 
 def _algorithm_class(section: Mapping[str, Any]) -> type[AlgorithmConfig]:

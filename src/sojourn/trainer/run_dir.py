@@ -27,10 +27,11 @@ from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import TrajectoryGroup
 from sojourn.rollout.recorder import Recorder, read, shards
 from sojourn.trainer.checkpoint import Checkpoint, CheckpointStore, Progress, RunState, config_hash
-from sojourn.trainer.config import TrainConfig, changed_keys
+from sojourn.trainer.config import TrainConfig
 from sojourn.trainer.metrics import MetricsWriter
 from sojourn.trainer.offline.config import OfflineConfig
 from sojourn.trainer.policy import TrainPolicy
+from sojourn.trainer.resuming import changed_keys
 from sojourn.trainer.upgrading import as_read_now
 from sojourn.trainer.writing import writing
 
