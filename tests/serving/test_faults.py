@@ -17,13 +17,13 @@ import pytest
 from sojourn.client.session import EnvClient, EnvSession
 from sojourn.envs import registry
 from sojourn.envs.base import EnvService
-from sojourn.protocol.errors import Gone, ServiceError, UsageError
+from sojourn.protocol.errors import Gone, ServiceError
 from sojourn.serving.config import ServingConfig
 from sojourn.serving.local import LocalServer
 from tests.conftest import listen
 from tests.serving.lossy import lossy
+from tests.serving.shipped import OPTIONS, WORDS, service_of
 
-OPTIONS: dict[str, dict[str, Any]] = {"sciworld": {"jvms": 1}}
 CHANGES: dict[str, dict[str, Any]] = {
     "babyai": {"agent": {"dir": 1}},
     "sciworld": {"location": "kitchen"},
@@ -32,21 +32,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 """Something to inject, in the worlds that are known to take it."""
 STORE = 1 << 18
 """Bytes of snapshots that a server keeps where the store is to be full."""
-WORDS = {"sciworld": ["look around", "open door to kitchen"]}
-"""Where listing the actions takes long."""
-
-
-def service_of(name: str) -> EnvService:
-    """The environment, or a skip with the line that says what it lacks here."""
-    try:
-        cls = registry.load(name)
-        if (lack := cls.lack()) is not None:
-            pytest.skip(lack)
-        return cls(cls.Config(**OPTIONS.get(name, {})))
-    except UsageError as error:
-        if "not installed" not in str(error):
-            raise
-        pytest.skip(str(error))
 
 
 @asynccontextmanager

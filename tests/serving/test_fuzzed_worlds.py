@@ -15,7 +15,7 @@ from schemathesis.generation import GenerationMode
 
 from sojourn.envs import registry
 from tests.serving.conftest import plain_api
-from tests.serving.test_faults import WORDS, service_of
+from tests.serving.shipped import WORDS, service_of
 
 EXAMPLES = 12
 """Of each environment, in one session: every episode starts where the one before left the server."""

@@ -16,7 +16,7 @@ from sojourn.protocol.errors import ReplayDiverged
 from sojourn.serving.config import ServingConfig
 from tests.envs.example_env import GuessService
 from tests.serving.conftest import plain_api
-from tests.serving.test_faults import service_of
+from tests.serving.shipped import service_of
 from tests.serving.worlds import CounterConfig, CounterService
 
 
