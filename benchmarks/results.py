@@ -6,15 +6,18 @@ make results
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.algorithms.__main__ import ALGORITHMS
 from benchmarks.crafting_rl.__main__ import CRAFTING
+from benchmarks.experiments.command import Experiment
 from benchmarks.experiments.comparison import by_environment
 from benchmarks.experiments.page import Shown, fill, sections
 from benchmarks.experiments.plan import read_plans
 from benchmarks.experiments.tables import one_table
 from benchmarks.horizon.__main__ import HORIZON
+from benchmarks.sciworld_rl.__main__ import SCIWORLD
 
 from sojourn.protocol.errors import SojournError
 
@@ -29,32 +32,31 @@ HORIZON_PAIRS = (
 )
 ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("reinforce_pp", "ppo", "rloo", "gigpo"))
 CRAFTING_PAIRS = (("gigpo_slow", "gigpo"),)
+SCIWORLD_PAIRS = HORIZON_PAIRS[:3]
+"""No short horizon there."""
 
 
 def main() -> int:
     """Fill the page; the exit code."""
     try:
-        horizon = Shown("horizon", read_plans(HORIZON.configs), HORIZON.results, HORIZON.seeds, HORIZON_PAIRS)
-        algorithms = Shown(
-            "algorithms",
-            read_plans(ALGORITHMS.configs),
-            ALGORITHMS.results,
-            ALGORITHMS.seeds,
-            ALGORITHM_PAIRS,
-            costs=True,
-        )
-        crafting = Shown(
-            "crafting", read_plans(CRAFTING.configs), CRAFTING.results, CRAFTING.seeds, CRAFTING_PAIRS, costs=True
-        )
-        parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms, crafting)}
-        parts["table"] = one_table(by_environment(horizon.load()), horizon.plans, SCHEDULES)
+        horizon = _shown("horizon", HORIZON, HORIZON_PAIRS)
+        sciworld = _shown("sciworld", SCIWORLD, SCIWORLD_PAIRS, costs=True)
+        algorithms = _shown("algorithms", ALGORITHMS, ALGORITHM_PAIRS, costs=True)
+        crafting = _shown("crafting", CRAFTING, CRAFTING_PAIRS, costs=True)
+        parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms, crafting, sciworld)}
+        scheduled = by_environment([*horizon.load(), *sciworld.load()])
+        parts["table"] = one_table(scheduled, {**horizon.plans, **sciworld.plans}, SCHEDULES)
         fill(PAGE, parts)
     except SojournError as error:
         print(error, file=sys.stderr)
         return 2
     counts = f"{len(horizon.load())} results of schedules, {len(algorithms.load())} of algorithms"
-    print(f"{PAGE}: {counts}, {len(crafting.load())} of TextCraft")
+    print(f"{PAGE}: {counts}, {len(crafting.load())} of TextCraft, {len(sciworld.load())} of SciWorld")
     return 0
+
+
+def _shown(name: str, experiment: Experiment, pairs: Sequence[tuple[str, str]], *, costs: bool = False) -> Shown:
+    return Shown(name, read_plans(experiment.configs), experiment.results, experiment.seeds, pairs, costs)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ def main(experiment: Experiment, about: str, arguments: Sequence[str] | None = N
         if options.list:
             print("\n".join(map(str, todo)) or "every cell has its result")
             return 0
+        for name in {plans[cell.env].start for cell in todo}:  # here, so that cells side by side need not both make it
+            asyncio.run(experiment.start(name))
         outcome = run(
             todo,
             lambda cell: experiment.command(cell, options.results),

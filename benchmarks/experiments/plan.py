@@ -20,6 +20,7 @@ from sojourn.trainer.config import TrainConfig, parse_config
 
 START = "start"
 """The arm that trains nothing: where the others begin."""
+_OF_START = ("env", "server", "start", "episodes", "split", "horizon")
 
 
 class Plan(BaseModel):
@@ -42,6 +43,8 @@ class Plan(BaseModel):
     """At equal shares of the tokens, the last at the end."""
     episodes: int = Field(default=512, ge=2)
     """Of each evaluation: held-out tasks, the same for all arms of a seed."""
+    split: str = "test"
+    """Whose tasks are held out."""
     horizon: int = Field(ge=1)
     """Turns of an episode of the evaluation."""
     run: dict[str, Any]
@@ -70,10 +73,11 @@ class Plan(BaseModel):
     def key(self, arm: str) -> str:
         """Digest of all that could change a result of an arm, besides the seed and the code (12 characters)."""
         said = self.model_dump(mode="json", exclude={"arms", "title"}) | {"arm": self._sections(arm)}
-        if self.counted == "episode":
-            del said["counted"]
+        for name in ("counted", "split"):
+            if said[name] == type(self).model_fields[name].default:
+                del said[name]
         if arm == START:
-            said = {name: said[name] for name in ("env", "server", "start", "episodes", "horizon")}
+            said = {name: said[name] for name in said if name in _OF_START}
             said |= {name: self.run[name] for name in ("envs", "rollout", "sampling")}
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -118,7 +118,7 @@ async def run_cell(plan: Plan, cell: Cell, model: str) -> Result:
                 for task in await eval_tasks(
                     client,
                     entry.name,
-                    split="test",
+                    split=plan.split,
                     episodes=plan.episodes,
                     view=entry.view,
                     families=entry.families,
@@ -187,6 +187,7 @@ class _Run:
             self.trainer.parts.player,
             self.tasks,
             horizon=self.plan.horizon,
+            concurrency=self.trainer.config.rollout.concurrency,
             seed=self.cell.seed,
         )
         overall = found.overall

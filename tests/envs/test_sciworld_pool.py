@@ -97,6 +97,24 @@ def test_those_who_fit_stay_while_more_than_fit_act_in_turn(caplog):
     assert [record.message[:34] for record in caplog.records] == ["more than 4 ScienceWorld episodes "]
 
 
+def test_the_place_of_who_is_being_dropped_is_free_at_once(caplog):
+    with closing(Pool(LIMITS._replace(jvms=2, live=1))) as full, ThreadPoolExecutor(2) as threads:
+        stays, goes = full.start(BOIL), full.start(BOIL)
+        assert [stays.home, goes.home] == full._slots
+        with full._slots[1].lock:  # as while another episode acts there
+            dropped = threads.submit(full.drop, goes)
+            while not full._slots[1].leaving:
+                pass
+            started = threads.submit(full.start, BOIL)
+            while not any(slot.coming for slot in full._slots):
+                pass
+        dropped.result()
+        assert started.result().home is full._slots[1]
+        assert stays.id in full._slots[0]
+        assert not full._slots[1].leaving
+    assert not caplog.records
+
+
 def test_listing_actions_changes_nothing(pool, expected):
     game = Game("mendelian-genetics-known-plant", 11)
     episode = pool.start(game)

@@ -172,9 +172,9 @@ class Pool:
             )
 
     def _place(self, episode: Episode) -> _Slot:
-        """The slot with the fewest episodes, those that wait to be brought in included: many may start at once."""
+        """The slot with the fewest episodes, counted with those on their way in, and without those on their way out."""
         with self._placing:
-            slot = min(self._slots, key=lambda slot: len(slot) + len(slot.coming))
+            slot = min(self._slots, key=lambda slot: len(slot) + len(slot.coming) - len(slot.leaving))
             slot.coming.add(episode.id)
         return slot
 
@@ -206,7 +206,9 @@ class _Slot:
         self.lock = threading.Lock()
         self.jvm: Jvm | None = None
         self.coming: set[str] = set()
-        """Episodes that are to live here and have not been brought in yet."""
+        """Episodes that are to live here and have not been brought in yet: many may start at once."""
+        self.leaving: set[str] = set()
+        """Episodes that live here and wait to be dropped: their places are free."""
         self._limits = limits
         self._on_crowded = on_crowded
         self._live: OrderedDict[str, _Seat] = OrderedDict()
@@ -244,7 +246,11 @@ class _Slot:
             return self._call(["games"], _GOLD_S)[1:]
 
     def drop(self, episode: Episode) -> None:
+        if episode.id not in self._live:
+            return
+        self.leaving.add(episode.id)
         with self.lock:
+            self.leaving.discard(episode.id)
             if self._live.pop(episode.id, None) is not None:
                 self._try_drop(episode.id)
 
@@ -297,11 +303,14 @@ class _Slot:
         self._live.move_to_end(episode.id)
 
     def _victim(self) -> str:
-        """Who is let go: whoever is idle, else whoever is cheapest to bring back, else whoever acted last.
+        """Who is let go: whoever leaves anyway, is idle, is cheapest to bring back, or acted last, in this order.
 
         When more episodes than fit act in turn, the longest unused is the next to act: to let that one go would bring
         every episode back at every turn.
         """
+        leaving = next((episode for episode in self._live if episode in self.leaving), None)
+        if leaving is not None:
+            return leaving
         oldest, seat = next(iter(self._live.items()))
         if time.monotonic() - seat.used > _IDLE_S:
             return oldest

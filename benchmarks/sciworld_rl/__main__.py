@@ -1,0 +1,13 @@
+"""ScienceWorld: gold paths of some training tasks, then GRPO under three schedules; three seeds, the dev split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.experiments.command import Experiment, main
+from benchmarks.sciworld_rl.start import start
+
+SCIWORLD = Experiment("benchmarks.sciworld_rl", Path(__file__).parent, seeds=range(10, 13), start=start)
+
+if __name__ == "__main__":
+    raise SystemExit(main(SCIWORLD, __doc__))

@@ -1,0 +1,48 @@
+"""The policy that ScienceWorld's cells start from, made by the commands that anybody would type.
+
+It is made once and kept under `build/`, unversioned; a cell's result holds the digest of its weights.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sojourn.cli.extras import find_config
+from sojourn.trainer.offline.config import load_run_config
+
+CONFIG = "sciworld_sft"
+MADE = Path("build/sciworld_rl")
+"""A folder for each recipe; its number changes whenever the recipe does."""
+
+
+async def start(name: str) -> str:
+    """The directory of the cloned model; made when it is not there. `name`: of the folder."""
+    target = MADE / name
+    if not target.is_dir():
+        scratch = target.with_name(f".{name}.{os.getpid()}")
+        shutil.rmtree(scratch, ignore_errors=True)
+        _make(scratch)
+        [step] = (scratch / "run" / "checkpoints").iterdir()
+        (step / "model").rename(target)
+        shutil.rmtree(scratch)
+    return str(target)
+
+
+def _make(scratch: Path) -> None:
+    untrained = scratch / "untrained"
+    families = load_run_config(find_config(CONFIG)).envs[0].families or ()
+    chosen = [word for family in families for word in ("--family", family)]
+    _run("sojourn.cli.embedded", ["untrained", "--env", "sciworld", *chosen, "--out", str(untrained)])
+    _run(
+        "sojourn.cli.main",
+        ["train", CONFIG, f"model.name={untrained}", "trainer.eval_every=0", "--run-dir", str(scratch / "run")],
+    )
+
+
+def _run(module: str, arguments: Sequence[str]) -> None:
+    subprocess.run([sys.executable, "-m", module, *arguments], check=True)

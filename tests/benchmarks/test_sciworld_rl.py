@@ -1,0 +1,53 @@
+"""ScienceWorld's cells train as the shipped configuration does, from a start that is made once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from benchmarks.experiments.plan import START, read_plans
+from benchmarks.sciworld_rl import start as starts
+from benchmarks.sciworld_rl.__main__ import SCIWORLD
+
+from sojourn.cli.extras import find_config
+from sojourn.trainer.config import load_config
+
+[PLAN] = read_plans(SCIWORLD.configs).values()
+
+
+@pytest.mark.parametrize("section", ["envs", "rollout", "sampling", "algorithm", "optim"])
+def test_the_plan_says_what_the_shipped_configuration_says(section):
+    shipped = load_config(find_config("sciworld_grpo")).dump()
+    assert PLAN.config("fixed_long", 0, "m").dump()[section] == shipped[section]
+
+
+def test_the_arms_differ_in_the_horizon_alone():
+    assert all(list(sections) == ["horizon"] for sections in PLAN.arms.values())
+
+
+def test_the_split_counts_for_every_arm_and_the_start_unless_it_is_the_usual_one():
+    other = PLAN.model_copy(update={"split": "test"})
+    assert PLAN.split == "dev"
+    for arm in (START, *PLAN.arms):
+        assert PLAN.key(arm) != other.key(arm)
+
+
+def test_the_start_is_made_once(tmp_path, monkeypatch):
+    ran: list[list[str]] = []
+
+    def fake(module: str, arguments: list[str]) -> None:
+        ran.append([module, *arguments])
+        if "--run-dir" in arguments:
+            (Path(arguments[-1]) / "checkpoints" / "step_000400" / "model").mkdir(parents=True)
+
+    monkeypatch.setattr(starts, "MADE", tmp_path / "made")
+    monkeypatch.setattr(starts, "_run", fake)
+    made = asyncio.run(starts.start("sft-1"))
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["sft-1"]
+    assert asyncio.run(starts.start("sft-1")) == made
+    assert [words[:3] for words in ran] == [
+        ["sojourn.cli.embedded", "untrained", "--env"],
+        ["sojourn.cli.main", "train", "sciworld_sft"],
+    ]
+    assert ran[0].count("--family") == 7
