@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from sojourn.envs.sciworld import SciWorldService
+from sojourn.envs.sciworld.__main__ import main as work_out
 from sojourn.envs.sciworld.env import LONGEST_ACTION, OVER, UNKNOWN, SciWorldConfig
 from sojourn.protocol.env import Snapshot, TaskRef
 from sojourn.protocol.errors import (
@@ -196,6 +197,15 @@ async def test_paths_are_kept_on_disk(service, env, monkeypatch):
     again = type(service.gold)(service.pool, service.gold._folder)
     monkeypatch.setattr(service.pool, "gold", lambda game: pytest.fail("worked out again"))
     assert again.path(env._episode.game) == whole
+
+
+def test_the_command_works_a_family_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SOJOURN_HOME", str(tmp_path))
+    assert work_out(["--split", "dev", "--family", "identify-life-stages-2"]) == 0
+    assert capsys.readouterr().out == f"2 of 2 tasks have a path, kept in {tmp_path / 'sciworld'}\n"
+    assert len(list((tmp_path / "sciworld").rglob("identify-life-stages-2/*"))) == 2
+    assert work_out(["--family", "boiling"]) == 2
+    assert capsys.readouterr().err.startswith("no family 'boiling' (known: boil, melt")
 
 
 async def test_the_end_of_a_jvm_is_not_seen(service, env):

@@ -3,12 +3,11 @@
 A path is worked out by a simulator when it is first asked for (half a second as a rule, eight for Mendelian genetics),
 played to see that it succeeds, and kept in `$SOJOURN_HOME/sciworld` (else `~/.cache/sojourn/sciworld`).
 
-`python -m sojourn.envs.sciworld.gold --split test` fills that folder beforehand.
+`python -m sojourn.envs.sciworld --split test` fills that folder beforehand.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import threading
@@ -17,9 +16,8 @@ from pathlib import Path
 
 import orjson
 
-from sojourn.envs.sciworld.games import SPLITS, SciWorldTasks, parse
 from sojourn.envs.sciworld.java import RELEASE
-from sojourn.envs.sciworld.pool import Episode, Game, Pool, PoolLimits
+from sojourn.envs.sciworld.pool import Episode, Game, Pool
 from sojourn.files import write_whole
 
 logger = logging.getLogger("sojourn.envs.sciworld")
@@ -100,22 +98,3 @@ def default_folder() -> Path:
     """Where paths are kept."""
     home = os.environ.get("SOJOURN_HOME")
     return (Path(home).expanduser() if home else Path.home() / ".cache" / "sojourn") / "sciworld"
-
-
-def main() -> None:
-    """Work out the paths of a split."""
-    parser = argparse.ArgumentParser(prog="python -m sojourn.envs.sciworld.gold", description=main.__doc__)
-    parser.add_argument("--split", choices=SPLITS, default="test")
-    parser.add_argument("--family", action="append", help="a task's name; may be given again (default: all)")
-    options = parser.parse_args()
-    pool = Pool(PoolLimits(jvms=1, live=4, heap_mb=1024, rss_mb=1536, call_s=60.0))
-    paths = GoldPaths(pool)
-    try:
-        found = [paths.path(Game(*parse(task))) for task in SciWorldTasks().select(options.split, options.family)]
-    finally:
-        pool.close()
-    print(f"{sum(path is not None for path in found)} of {len(found)} tasks have a path, kept in {default_folder()}")
-
-
-if __name__ == "__main__":
-    main()
