@@ -30,7 +30,7 @@ HORIZON_PAIRS = (
     ("adaptive", "scaling"),
     ("fixed_long", "fixed_short"),
 )
-ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("reinforce_pp", "ppo", "rloo", "gigpo"))
+ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("grpo_default", "reinforce_pp", "ppo", "rloo", "gigpo"))
 CRAFTING_PAIRS = (("gigpo_slow", "gigpo"),)
 SCIWORLD_PAIRS = HORIZON_PAIRS[:3]
 """No short horizon there."""

@@ -71,9 +71,9 @@ def test_plans_are_whole_configurations_and_differ_in_the_horizon_alone():
 
 def test_algorithms_share_everything_but_what_their_arms_say():
     [plan] = read_plans(ALGORITHMS.configs).values()
-    assert sorted(plan.arms) == ["gigpo", "grpo", "ppo", "reinforce_pp", "rloo"]
+    assert sorted(plan.arms) == ["gigpo", "grpo", "grpo_default", "ppo", "reinforce_pp", "rloo"]
     for arm in plan.arms:
-        assert plan.config(arm, 3, "sojourn-tiny-weak").algorithm.name == arm
+        assert plan.config(arm, 3, "sojourn-tiny-weak").algorithm.name == arm.removesuffix("_default")
 
 
 def test_a_key_changes_with_its_arm_and_what_all_share_and_not_with_other_arms():
