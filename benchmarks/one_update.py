@@ -10,6 +10,7 @@ own, then each `--vary` alone.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -84,7 +85,7 @@ def moved(run: Path, step: int, overrides: Sequence[str]) -> Moved:
         good=float(change[advantages > 0].mean()),
         bad=float(change[advantages < 0].mean()),
         furthest=float(change.min()),
-        grad_norm=metrics["train/grad_norm"],
+        grad_norm=metrics.get("train/grad_norm", math.nan),
     )
 
 

@@ -148,5 +148,6 @@ async def test_rft_goes_on_from_where_it_is(model, tmp_path):
     kept = good(tmp_path / "run", chosen.rewards()["textcraft"])
     assert [line["filter/kept"] for line in lines] == kept
     assert [line["train/rows"] for line in lines] == kept
+    assert not any("policy/kl" in line for line in lines), "it takes no ratio: there is nothing to measure"
     assert lines[-1]["reward/mean"] > lines[0]["reward/mean"] + 0.2
     assert lines[-1]["filter/kept_share"] > lines[0]["filter/kept_share"]

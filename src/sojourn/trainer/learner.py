@@ -161,11 +161,11 @@ class Learner:
         metrics |= self.algorithm.after_update(metrics, len(prepared.batch.episodes.group))
         if tally.gap_tokens:
             metrics["policy/engine_gap"] = tally.gap / tally.gap_tokens
-        if tally.critic_norms:
-            metrics["critic/grad_norm"] = _finite_mean(tally.critic_norms)
+        for name, norms in (("train/grad_norm", tally.norms), ("critic/grad_norm", tally.critic_norms)):
+            if finite := [norm for norm in norms if math.isfinite(norm)]:
+                metrics[name] = math.fsum(finite) / len(finite)
         return metrics | {
             "train/lr": rate,
-            "train/grad_norm": _finite_mean(tally.norms),
             "train/optimizer_steps": float(len(tally.norms) - tally.skipped),
             "train/skipped_steps": float(tally.skipped),
             "train/skipped_last": float(tally.skipped_last),
@@ -205,7 +205,7 @@ class Learner:
 
     def _minibatch(self, rows: Sequence[int], prepared: Prepared, tally: _Tally) -> bool:
         """Step on some rows; False when the policy has moved too far for it already, and stays where it is."""
-        tokens, divergence = tally.tokens, tally.sums["policy/kl"]
+        tokens, divergence = tally.tokens, tally.sums.get("policy/kl", 0.0)
         self._accumulate(rows, prepared, tally)
         if self.target_kl is not None:
             moved = (tally.sums["policy/kl"] - divergence) / max(1, tally.tokens - tokens)
@@ -247,8 +247,3 @@ class Learner:
         if not tally.norms:
             tally.gap += float((scores.logprobs.detach() - inputs.rollout_logprobs).abs().sum())
             tally.gap_tokens += len(chosen)
-
-
-def _finite_mean(values: Sequence[float]) -> float:
-    finite = [value for value in values if math.isfinite(value)]
-    return math.fsum(finite) / len(finite) if finite else 0.0
