@@ -72,9 +72,15 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldI
         inner = models_of(field.annotation)
         if inner:
             for nested in inner:
-                yield from rows(nested, f"{prefix}{name}.")
+                yield from rows(nested, f"{prefix}{name}{step(field.annotation)}.")
         else:
             yield f"{prefix}{name}", field
+
+
+def step(annotation: Any) -> str:
+    """What stands between the key of a list or of a mapping by environment and the keys of its items."""
+    origin = get_origin(annotation)
+    return "[]" if origin is tuple else ".ENV" if origin is dict else ""
 
 
 def table(model: type[BaseModel], fields: list[tuple[str, FieldInfo]]) -> str:
@@ -97,7 +103,8 @@ def documentation(model: type[BaseModel], path: str) -> str:
     """The string under a field in its class, as one line."""
     name, _, rest = path.partition(".")
     if rest:
-        return documentation(models_of(model.model_fields[name].annotation)[0], rest)
+        field = model.model_fields[name.removesuffix("[]")]
+        return documentation(models_of(field.annotation)[0], rest.removeprefix("ENV."))
     for owner in model.__mro__:
         if name in vars(owner).get("__annotations__", {}) and (found := _strings(owner).get(name)):
             return found

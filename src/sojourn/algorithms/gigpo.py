@@ -40,6 +40,7 @@ class GiGPOConfig(PolicyLossConfig):
     normalise_std: bool = False
     """Divide by the standard deviation, of a group's returns and of an anchor's."""
     std_eps: float = Field(default=1e-6, gt=0)
+    """Added to the standard deviation."""
     omega: float = Field(default=1.0, ge=0)
     """Weight of the turn's advantage beside the episode's."""
     gamma: float = Field(default=0.95, gt=0, le=1)

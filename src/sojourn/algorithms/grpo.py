@@ -63,6 +63,7 @@ class GRPOConfig(PolicyLossConfig):
     normalise_std: bool = False
     """Divide a group's advantages by their standard deviation."""
     std_eps: float = Field(default=1e-6, gt=0)
+    """Added to the standard deviation."""
 
 
 class GRPO(PolicyGradient[GRPOConfig]):

@@ -52,11 +52,13 @@ class PolicyLossConfig(AlgorithmConfig):
     kl_in: Literal["loss", "reward"] = "loss"
     """Where it is charged: in the loss, or to each token's reward before advantages are taken."""
     kl_estimator: KLEstimator = "k3"
+    """With d = log pi - log pi_ref: `k1` d, `k2` d^2 / 2, `k3` e^-d + d - 1."""
     kl_target: float | None = Field(default=None, gt=0)
     """Nats a token: `kl_coef` then follows the KL to this target (Ziegler et al. 2019); null: it stays."""
     kl_horizon: float = Field(default=10_000.0, gt=0)
     """Episodes over which an adaptive `kl_coef` changes by up to a fifth."""
     entropy_coef: float = Field(default=0.0, ge=0)
+    """Weight of the entropy bonus: so many times a token's entropy is taken off its loss."""
     truncated: Literal["mask", "mask_overlong", "fail"] = "mask"
     """An episode that was cut without success: it counts in its group's baseline either way; `mask` keeps it out of the
     loss (truncated is not failed), `mask_overlong` does so only if a budget of tokens cut it (DAPO's overlong

@@ -45,6 +45,7 @@ class TreeGRPOConfig(PolicyLossConfig):
     normalise_std: bool = False
     """Divide by the standard deviation, of a tree's returns and of a group's."""
     std_eps: float = Field(default=1e-6, gt=0)
+    """Added to the standard deviation."""
 
 
 class TreeGRPO(PolicyGradient[TreeGRPOConfig]):

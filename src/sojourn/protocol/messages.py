@@ -21,6 +21,7 @@ class SamplingParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(default=64, ge=1)
+    """Of one completion."""
     temperature: float = Field(default=1.0, ge=0.0)
     """0 is greedy; log-probabilities are then those of temperature 1."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)

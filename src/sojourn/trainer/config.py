@@ -49,17 +49,20 @@ class ModelConfig(Section):
     """Of matrix products in training, while the weights keep their dtype."""
     lora: LoraConfig | None = None
     device: str = "cpu"
+    """As torch names it: `cpu`, `cuda`, `cuda:1`."""
 
 
 class EnvEntry(Section):
     """One environment of the mixture."""
 
     name: str
+    """As `sojourn envs` lists it."""
     view: str | None = None
     """How the world is worded; None: the environment's first view."""
     split: str = "train"
+    """Of its tasks."""
     families: tuple[str, ...] | None = None
-    """Only these families of tasks."""
+    """Only these families of tasks, in evaluations too."""
     init: dict[str, Any] | None = None
     """What its worlds begin with, as the environment's page says; in evaluations too."""
     few_shot: FewShot | None = None
@@ -106,7 +109,9 @@ class RolloutConfig(Section):
     """How episodes are collected."""
 
     group_size: int = Field(default=8, ge=1)
+    """Episodes of one task."""
     groups_per_step: int = Field(default=32, ge=1)
+    """Tasks of one training step."""
     fork_turn: int | None = Field(default=None, ge=1)
     """Siblings share this many turns by forking the world: short for a `branch` of one tree with one branch point at
     this turn. None: they begin apart."""
@@ -120,9 +125,11 @@ class RolloutConfig(Section):
     patience_s: float = Field(default=300.0, ge=0)
     """How long a step waits for environment servers that do not answer."""
     format: str = "react"
+    """How actions are written: `react` or `tagged`."""
     prompt: Literal["full", "none"] = "full"
     """`none` shows the observation alone: for small models that know the rules by heart."""
     system_prompt: bool = False
+    """The instructions come as a system message rather than before the first observation."""
     deterministic: bool = False
     """Fixed batches in a fixed order: on a CPU the same run gives the same bits."""
     limits: Limits = Field(default_factory=Limits)
@@ -155,8 +162,9 @@ class TrainerConfig(Section):
     """The loop."""
 
     num_steps: int = Field(default=100, ge=1)
+    """Training steps: each collects, then updates."""
     minibatches: int = Field(default=1, ge=1)
-    """Optimiser steps that one collection is divided into."""
+    """Optimiser steps of one pass over a collection."""
     epochs: int = Field(default=1, ge=1)
     """Passes over one collection."""
     target_kl: float | None = Field(default=None, gt=0)
@@ -167,6 +175,7 @@ class TrainerConfig(Section):
     save_every: int = Field(default=10, ge=0)
     """Steps between checkpoints; the last step always has one; 0: only that."""
     keep_checkpoints: int = Field(default=2, ge=1)
+    """The youngest so many stay."""
     eval_every: int = Field(default=0, ge=0)
     """Steps between evaluations; 0: none."""
     max_staleness: int = Field(default=0, ge=0)
@@ -186,16 +195,22 @@ class EvalConfig(Section):
 
     split: str = "test"
     episodes: int = Field(default=256, ge=1)
-    """For each environment."""
+    """For each entry of `envs`; what two entries share is played once."""
     horizon: int | None = Field(default=None, ge=1)
     """None: the environment's published one."""
     temperature: float = Field(default=1.0, ge=0)
+    """0 is greedy."""
     seed: int = 0
+    """Decides the tasks and the draws."""
     concurrency: int = Field(default=256, ge=1)
+    """Episodes in flight."""
 
 
 class LoggingConfig(Section):
+    """What a run writes beside its metrics."""
+
     tensorboard: bool = True
+    """The metrics as TensorBoard's event files under `tb/`, too."""
     trajectories: bool = True
     """Record every episode under `trajectories/`."""
 
@@ -204,7 +219,9 @@ class TrainConfig(Section):
     """One run. See `configs/` for whole examples."""
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Of its directory, `runs/NAME`."""
     seed: int = Field(default=0, ge=0)
+    """Of tasks, worlds, draws and minibatches."""
     model: ModelConfig = Field(default_factory=ModelConfig)
     engine: HFEngineConfig = Field(default_factory=HFEngineConfig)
     envs: tuple[EnvEntry, ...] = Field(min_length=1)

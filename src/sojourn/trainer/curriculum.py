@@ -71,6 +71,7 @@ class Difficulty(_Frozen):
     prefer: Literal["uncertain", "band"] = "uncertain"
     """`uncertain`: in proportion to 4 p (1 - p) for success p; `band`: evenly within `band`."""
     band: tuple[float, float] = (0.2, 0.8)
+    """Success rates, of `prefer: band`."""
     floor: float = Field(default=0.1, gt=0, le=1)
     """Weight that everything keeps: what was solved or hopeless is looked at again."""
     rate: float = Field(default=0.2, gt=0, le=1)

@@ -19,12 +19,14 @@ class OptimConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     lr: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
+    """Learning rate once the warm-up is over."""
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=0, ge=0)
     """Training steps over which the learning rate rises to `lr`."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """A longer gradient is scaled down to this norm."""
 
 
 class Optimizer:

@@ -32,8 +32,11 @@ class LoraConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     r: int = Field(default=16, ge=1)
+    """Rank."""
     alpha: int = Field(default=32, ge=1)
+    """An adapter's output counts `alpha / r`."""
     target_modules: str | tuple[str, ...] = "all-linear"
+    """Which layers have one, as `peft` names them."""
 
 
 class Scores(NamedTuple):
