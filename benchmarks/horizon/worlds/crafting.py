@@ -1,7 +1,7 @@
 """A crafting game of fifteen recipes: TextCraft's rules and compact view on a recipe book of our own.
 
 An episode is a goal and what one happens to hold at the start, so that no two tasks need be alike: `crafting:axe/17`.
-Families are the depths of the goals' recipes; the scripted solution takes 2 actions at the least and 13 at the most.
+Families are the depths of the goals' recipes; the scripted solution takes 1 action at the least and 12 at the most.
 """
 
 from __future__ import annotations

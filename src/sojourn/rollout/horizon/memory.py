@@ -64,7 +64,7 @@ class Memory(Frozen):
     backs: int = 0
     """Steps back so far."""
     barred_until: int = 0
-    """No extension before this step, except one that is forced."""
+    """No extension before this step, except to the median solution of a family."""
     told: str = ""
     """Why the last step held, so that it is said once."""
 
