@@ -85,9 +85,11 @@ def test_more_episodes_than_fit_are_let_go_and_come_back(expected):
 
 
 def test_those_who_fit_stay_while_more_than_fit_act_in_turn(caplog):
-    """Of six in turn on four places, three act where they are and three come back: not six. The log says so, once."""
+    """Of six in turn on four places, three act where they are and three come back: not six. The log says so, once, and
+    not before as many were let go as fit."""
     with closing(Pool(LIMITS._replace(live=4))) as small:
         episodes = [small.start(BOIL) for _ in range(6)]
+        assert not caplog.records
         stayed = []
         for _ in range(3):
             for episode in episodes:

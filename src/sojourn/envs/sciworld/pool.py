@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -29,6 +29,8 @@ _MORE_S = 1.0
 _GOLD_S = 60.0
 _IDLE_S = 60.0
 """Unused for so long, an episode is the first to be let go."""
+_OFTEN_S = 60.0
+"""When as many busy episodes as fit are let go within so long, there are too many."""
 
 
 class Game(NamedTuple):
@@ -94,6 +96,8 @@ class Pool:
         self._slots = [_Slot(limits, self._crowded) for _ in range(limits.jvms)]
         self._placing = threading.Lock()
         self._said = False
+        self._let_go: deque[float] = deque(maxlen=limits.jvms * limits.live)
+        """When the last busy episodes were let go, as many as fit."""
         self._aside = _Slot(limits, self._crowded)
         """Where gold paths are worked out: that takes seconds, for which nobody else has to wait."""
 
@@ -162,13 +166,19 @@ class Pool:
         return self._retry(attempt)
 
     def _crowded(self) -> None:
-        """Say once why everything is slow."""
-        if not self._said:
+        """Count a busy episode that is let go, and say once why everything is slow.
+
+        A few do not count: who is dropped and who comes in its stead may meet in the door.
+        """
+        now = time.monotonic()
+        self._let_go.append(now)
+        often = len(self._let_go) == self._let_go.maxlen and now - self._let_go[0] < _OFTEN_S
+        if often and not self._said:
             self._said = True
             logger.warning(
                 "more than %d ScienceWorld episodes are played at a time: each of those beyond is played again from "
                 "its log at every turn; play fewer (rollout.concurrency, eval.concurrency), or serve with more jvms",
-                self.limits.jvms * self.limits.live,
+                self._let_go.maxlen,
             )
 
     def _place(self, episode: Episode) -> _Slot:
