@@ -177,7 +177,7 @@ class TrainerConfig(Section):
     keep_checkpoints: int = Field(default=2, ge=1)
     """The youngest so many stay."""
     eval_every: int = Field(default=0, ge=0)
-    """Steps between evaluations; 0: none."""
+    """Steps between evaluations, besides those of the start and of the end; 0: none at all."""
     max_staleness: int = Field(default=0, ge=0)
     """Updates that a collection may be old when it is trained; 0: synchronous."""
     resume_fallback: bool = False
