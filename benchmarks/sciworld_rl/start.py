@@ -39,7 +39,7 @@ def _make(scratch: Path) -> None:
     chosen = [word for family in families for word in ("--family", family)]
     _run("sojourn.cli.embedded", ["untrained", "--env", "sciworld", *chosen, "--out", str(untrained)])
     _run(
-        "sojourn.cli.main",
+        "sojourn",
         ["train", CONFIG, f"model.name={untrained}", "trainer.eval_every=0", "--run-dir", str(scratch / "run")],
     )
 

@@ -48,6 +48,6 @@ def test_the_start_is_made_once(tmp_path, monkeypatch):
     assert asyncio.run(starts.start("sft-1")) == made
     assert [words[:3] for words in ran] == [
         ["sojourn.cli.embedded", "untrained", "--env"],
-        ["sojourn.cli.main", "train", "sciworld_sft"],
+        ["sojourn", "train", "sciworld_sft"],
     ]
     assert ran[0].count("--family") == 7

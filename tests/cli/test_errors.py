@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sojourn
 from sojourn.cli.main import main
 from sojourn.envs import registry
 from sojourn.protocol.errors import TransportError
@@ -177,7 +178,7 @@ def test_error_inside_a_task_group(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_reader_that_leaves() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "sojourn.cli.main", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "sojourn", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -185,6 +186,11 @@ def test_reader_that_leaves() -> None:
         said = process.stderr.read()
     assert process.returncode == 1
     assert said == ""
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "sojourn", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"sojourn {sojourn.__version__}\n"
 
 
 def test_no_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def test_dense_without_its_extra(index: Path, tmp_path: Path, package: str, comm
 @contextlib.contextmanager
 def server(directory: Path, *options: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     ready = directory / "ready"
-    command = [sys.executable, "-m", "sojourn.cli.main", "search", "serve", "--port", "0", "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "sojourn", "search", "serve", "--port", "0", "--ready-file", str(ready)]
     environment = {key: value for key, value in os.environ.items() if key != "SOJOURN_TOKEN"}
     with subprocess.Popen(
         [*command, *map(str, options)], stdout=subprocess.PIPE, text=True, env=environment

@@ -24,7 +24,7 @@ def server(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Pop
     command = [
         sys.executable,
         "-m",
-        "sojourn.cli.main",
+        "sojourn",
         "serve",
         "textcraft",
         "--port",

@@ -83,7 +83,3 @@ def _main(arguments: list[str]) -> int:
     if code == INTERRUPTED:
         return report(KeyboardInterrupt(), "")
     return int(code or 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

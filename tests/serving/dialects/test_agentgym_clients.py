@@ -100,7 +100,7 @@ def serving(*options):
     """`sojourn serve` with these options on a port of our choice."""
     with bind("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-    command = [sys.executable, "-m", "sojourn.cli.main", "serve", *options, "--port", str(port)]
+    command = [sys.executable, "-m", "sojourn", "serve", *options, "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             while True:
