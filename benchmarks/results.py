@@ -32,20 +32,17 @@ HORIZON_PAIRS = (
 )
 ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("grpo_default", "reinforce_pp", "ppo", "rloo", "gigpo"))
 CRAFTING_PAIRS = (("gigpo_slow", "gigpo"),)
-SCIWORLD_PAIRS = HORIZON_PAIRS[:3]
-"""No short horizon there."""
 
 
 def main() -> int:
     """Fill the page; the exit code."""
     try:
         horizon = _shown("horizon", HORIZON, HORIZON_PAIRS)
-        sciworld = _shown("sciworld", SCIWORLD, SCIWORLD_PAIRS, costs=True)
+        sciworld = _shown("sciworld", SCIWORLD, (), costs=True)
         algorithms = _shown("algorithms", ALGORITHMS, ALGORITHM_PAIRS, costs=True)
         crafting = _shown("crafting", CRAFTING, CRAFTING_PAIRS, costs=True)
         parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms, crafting, sciworld)}
-        scheduled = by_environment([*horizon.load(), *sciworld.load()])
-        parts["table"] = one_table(scheduled, {**horizon.plans, **sciworld.plans}, SCHEDULES)
+        parts["table"] = one_table(by_environment(horizon.load()), horizon.plans, SCHEDULES)
         fill(PAGE, parts)
     except SojournError as error:
         print(error, file=sys.stderr)
