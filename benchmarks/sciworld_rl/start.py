@@ -5,6 +5,7 @@ It is made once and kept under `build/`, unversioned; a cell's result holds the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sojourn.cli.extras import find_config
+from sojourn.protocol.errors import UsageError
 from sojourn.trainer.offline.config import load_run_config
 
 CONFIG = "sciworld_sft"
@@ -21,14 +23,15 @@ MADE = Path("build/sciworld_rl")
 
 
 async def start(name: str) -> str:
-    """The directory of the cloned model; made when it is not there. `name`: of the folder."""
+    """The directory of the cloned model, in the folder `name`, made when it is not there; raises `UsageError`."""
     target = MADE / name
     if not target.is_dir():
         scratch = target.with_name(f".{name}.{os.getpid()}")
         shutil.rmtree(scratch, ignore_errors=True)
         _make(scratch)
         [step] = (scratch / "run" / "checkpoints").iterdir()
-        (step / "model").rename(target)
+        with contextlib.suppress(OSError):  # somebody else was faster
+            (step / "model").rename(target)
         shutil.rmtree(scratch)
     return str(target)
 
@@ -45,4 +48,6 @@ def _make(scratch: Path) -> None:
 
 
 def _run(module: str, arguments: Sequence[str]) -> None:
-    subprocess.run([sys.executable, "-m", module, *arguments], check=True)
+    code = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+    if code:
+        raise UsageError(f"no start: python -m {module} {arguments[0]} ended with exit code {code}, as said above")

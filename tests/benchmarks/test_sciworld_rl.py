@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from benchmarks.experiments.command import main
 from benchmarks.experiments.plan import START, read_plans
 from benchmarks.sciworld_rl import start as starts
 from benchmarks.sciworld_rl.__main__ import SCIWORLD
@@ -47,3 +48,11 @@ def test_the_start_is_made_once(tmp_path, monkeypatch):
         ["sojourn", "train", "sciworld_sft"],
     ]
     assert ran[0].count("--family") == 7
+
+
+def test_a_start_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(starts, "MADE", tmp_path / "made")
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Java there
+    arguments = ["--results", str(tmp_path), "--only", "sciworld/start"]
+    assert main(SCIWORLD, "about", arguments) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("no start: python -m sojourn.cli.embedded")
