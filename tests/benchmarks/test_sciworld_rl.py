@@ -53,6 +53,7 @@ def test_the_start_is_made_once(tmp_path, monkeypatch):
 def test_a_start_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(starts, "MADE", tmp_path / "made")
     monkeypatch.setenv("PATH", str(tmp_path))  # no Java there
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     arguments = ["--results", str(tmp_path), "--only", "sciworld/start"]
     assert main(SCIWORLD, "about", arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("no start: python -m sojourn.cli.embedded")

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import zip_longest
@@ -37,6 +39,15 @@ def play(pool: Pool, game: Game) -> list[Told]:
     seen = [episode.last, *(pool.do(episode, f"act {action}") for action in PATHS[game])]
     pool.drop(episode)
     return seen
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to do."""
+    for _ in range(3_000):
+        if seen():
+            return
+        time.sleep(0.01)
+    pytest.fail("it never came")
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +116,9 @@ def test_the_place_of_who_is_being_dropped_is_free_at_once(caplog):
         assert [stays.home, goes.home] == full._slots
         with full._slots[1].lock:  # as while another episode acts there
             dropped = threads.submit(full.drop, goes)
-            while not full._slots[1].leaving:
-                pass
+            until(lambda: bool(full._slots[1].leaving))
             started = threads.submit(full.start, BOIL)
-            while not any(slot.coming for slot in full._slots):
-                pass
+            until(lambda: any(slot.coming for slot in full._slots))
         dropped.result()
         assert started.result().home is full._slots[1]
         assert stays.id in full._slots[0]
