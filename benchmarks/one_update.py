@@ -22,7 +22,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read as recorded
 from sojourn.trainer import checkpoint
 from sojourn.trainer.build import build
-from sojourn.trainer.config import load_config
+from sojourn.trainer.config_reading import load_config
 from sojourn.trainer.replaying import Nowhere
 
 HEAD = (

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sojourn.protocol.errors import UsageError
 from sojourn.protocol.validation import first_problem
-from sojourn.trainer.config import TrainConfig, parse_config
+from sojourn.trainer.config import TrainConfig
+from sojourn.trainer.config_reading import parse_config
 
 START = "start"
 """The arm that trains nothing: where the others begin."""

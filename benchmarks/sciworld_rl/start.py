@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sojourn.cli.extras import find_config
 from sojourn.protocol.errors import UsageError
-from sojourn.trainer.offline.config import load_run_config
+from sojourn.trainer.config_reading import load_run_config
 
 CONFIG = "sciworld_sft"
 MADE = Path("build/sciworld_rl")

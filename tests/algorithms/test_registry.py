@@ -10,7 +10,7 @@ from sojourn.algorithms.base import Algorithm
 from sojourn.algorithms.grpo import GRPO
 from sojourn.algorithms.registry import BUILTIN, load, names
 from sojourn.protocol.errors import UsageError
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.learner import Learner
 from sojourn.trainer.optimizer import OptimConfig
 from sojourn.trainer.policy import TrainPolicy

@@ -12,7 +12,7 @@ from benchmarks.sciworld_rl import start as starts
 from benchmarks.sciworld_rl.__main__ import SCIWORLD
 
 from sojourn.cli.extras import find_config
-from sojourn.trainer.config import load_config
+from sojourn.trainer.config_reading import load_config
 
 [PLAN] = read_plans(SCIWORLD.configs).values()
 

@@ -10,7 +10,7 @@ import yaml
 from sojourn.cli.policy import find_policy, manners_of
 from sojourn.protocol.trajectory import StopReason
 from sojourn.rollout.recorder import read, shards
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from tests.cli.conftest import Run
 
 EXCHANGE = '{"exchange_names": true}'

@@ -11,7 +11,7 @@ import yaml
 from sojourn.cli.extras import find_config
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read, shards
-from sojourn.trainer.offline.config import load_run_config
+from sojourn.trainer.config_reading import load_run_config
 from tests.cli.conftest import Run
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -13,7 +13,8 @@ from sojourn.client.pool import EnvPool
 from sojourn.client.session import EnvClient
 from sojourn.envs import registry
 from sojourn.serving.app import create_app
-from sojourn.trainer.config import TrainConfig, parse_config
+from sojourn.trainer.config import TrainConfig
+from sojourn.trainer.config_reading import parse_config
 from tests.models import byte_tokenizer, tiny_llama
 
 

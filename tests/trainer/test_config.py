@@ -10,8 +10,8 @@ from sojourn.algorithms.grpo import GRPOConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.few_shot import Exchange
 from sojourn.rollout.horizon import Fixed, ScalingInter
-from sojourn.trainer.config import TrainConfig, few_shots, load_config, parse_config
-from sojourn.trainer.offline.config import parse_offline
+from sojourn.trainer.config import TrainConfig, few_shots
+from sojourn.trainer.config_reading import load_config, parse_config, parse_offline
 from sojourn.trainer.resuming import changed_keys
 
 MINIMAL = {"envs": [{"name": "textcraft"}], "horizon": {"type": "fixed", "turns": 10}}

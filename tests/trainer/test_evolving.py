@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read, shards
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.loop import Trainer
 from sojourn.trainer.metrics import read_metrics
 from sojourn.trainer.rewards import episode_return

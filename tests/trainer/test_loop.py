@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from sojourn.evaluation.report import paired_gain
 from sojourn.protocol.errors import EngineError, TransportError, UsageError
 from sojourn.rollout.recorder import read
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.loop import Trainer
 from sojourn.trainer.metrics import read_metrics
 from tests.trainer.runs import Notes, config, save_model, serving

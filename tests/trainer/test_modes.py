@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from sojourn.algorithms.rft import RFTConfig
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.divergence import in_a_row, stop_if_lost
 from sojourn.trainer.loop import Trainer
 from sojourn.trainer.metrics import read_metrics

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from sojourn.protocol.errors import UsageError
 from sojourn.rollout.recorder import read
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.metrics import read_metrics
 from tests.trainer.resumable import play, resumable
 from tests.trainer.runs import config, save_model

@@ -13,7 +13,7 @@ from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import StopReason, TrajectoryGroup
 from sojourn.rollout.repeats import repeated
 from sojourn.trainer import rewards
-from sojourn.trainer.config import parse_config
+from sojourn.trainer.config_reading import parse_config
 from sojourn.trainer.rewards import (
     FormatPenalty,
     InvalidPenalty,

@@ -12,8 +12,7 @@ from sojourn.protocol.env import TaskRef
 from sojourn.rollout.agent import FORMATS
 from sojourn.rollout.conversations import read_conversations
 from sojourn.rollout.horizon import ScalingInter
-from sojourn.trainer.config import load_config
-from sojourn.trainer.offline.config import load_run_config
+from sojourn.trainer.config_reading import load_config, load_run_config
 
 PUBLISHED = {
     "textcraft": ("textcraft", (10, 20, 30), 100, 8, 32),

@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from sojourn.protocol.errors import UsageError
-from sojourn.trainer.config import parse_config
-from sojourn.trainer.offline.config import parse_offline
+from sojourn.trainer.config_reading import parse_config, parse_offline
 from sojourn.trainer.resuming import changed_keys
 from sojourn.trainer.run_dir import RunDir
 from sojourn.trainer.upgrading import as_read_now

@@ -45,7 +45,7 @@ def demo(
     """
     began = time.monotonic()
     with needs("train"):
-        from sojourn.trainer.config import load_config
+        from sojourn.trainer.config_reading import load_config
     config = load_config(find_config("demo"), [*(overrides or []), f"seed={seed}"])
     if not config.trainer.eval_every:
         raise UsageError("the demo compares evaluations: trainer.eval_every must be above 0")

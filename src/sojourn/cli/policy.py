@@ -68,7 +68,7 @@ def find_policy(name: str) -> Policy:
         return Policy(name, EMBEDDED if name.startswith("sojourn-tiny") else Manners({}))
     with needs("train"):
         from sojourn.trainer.checkpoint import CheckpointStore
-        from sojourn.trainer.offline.config import load_run_config
+        from sojourn.trainer.config_reading import load_run_config
     config = load_run_config(run / "config.yaml")
     store = CheckpointStore(run / "checkpoints")
     if not store.steps():

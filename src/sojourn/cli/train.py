@@ -45,7 +45,7 @@ def train(
     tb/.
     """
     with needs("train"):
-        from sojourn.trainer.offline.config import load_run_config
+        from sojourn.trainer.config_reading import load_run_config
     settings = load_run_config(find_config(config), [*_mode(rollout_only, replay), *(overrides or [])])
     directory = run_dir or Path("runs") / settings.name
     with progress(quiet=quiet) as display:

@@ -1,16 +1,12 @@
-"""The configuration of a run: each component's own, assembled; from YAML with dotted overrides.
-
-Errors are told all at once, on one line, each with its key path and the nearest valid key.
-"""
+"""The configuration of a run: each component's own, assembled, and what has to hold between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, field_validator, model_validator
 
 from sojourn.algorithms import registry
 from sojourn.algorithms.base import AlgorithmConfig
@@ -24,10 +20,8 @@ from sojourn.rollout.branching import Branching
 from sojourn.rollout.few_shot import FewShot, check_actions, read_few_shot
 from sojourn.rollout.horizon import HorizonConfig
 from sojourn.rollout.player import Limits
-from sojourn.trainer.config_errors import problems
 from sojourn.trainer.curriculum import CurriculumConfig, Shuffle
 from sojourn.trainer.optimizer import OptimConfig
-from sojourn.trainer.overrides import apply_override, one_line
 from sojourn.trainer.policy import LoraConfig
 from sojourn.trainer.rewards import Reward, Rewards, Score, parse_rewards
 
@@ -342,80 +336,9 @@ def check_few_shot(envs: Sequence[EnvEntry], action_format: str) -> None:
             raise ValueError(f"envs.{i}.few_shot: {error}") from error
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read a YAML file and apply `a.b=value` overrides (values are YAML; `envs.0.weight=2` indexes a list).
-
-    Raises:
-        UsageError: the file, an override or a key is wrong; one line that names everything that is.
-    """
-    return parse_config(read_config(path, overrides))
-
-
-def read_config(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The plain values of a YAML file with overrides applied; raises `UsageError` when there are none to be had."""
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"config {path} is not YAML: {one_line(error)}") from error
-    if not isinstance(data, dict):
-        raise UsageError(f"config {path} is not a mapping of keys to values")
-    _few_shot_beside(Path(path), data)
-    data = _model_by_name(data)
-    for override in overrides:
-        given = data.get("model")
-        apply_override(data, override)
-        data = _model_by_name(data, given)
-    return data
-
-
-def parse_config(data: dict[str, Any]) -> TrainConfig:
-    """A config of plain values; raises `UsageError` with every problem on one line."""
-    found = list(_algorithm_problems(data.get("algorithm")))
-    data = _model_by_name(data)
-    checked = {**data, "algorithm": GRPOConfig()} if found else data
-    try:
-        config = TrainConfig.model_validate(checked)
-    except ValidationError as error:
-        found = [*problems(error, TrainConfig, checked), *found]
-    if found:
-        raise UsageError("config: " + "; ".join(found))
-    return config
-
-
-def _few_shot_beside(path: Path, data: Mapping[str, Any]) -> None:
-    """Make the files of example turns that a config names lie where it says: relative to itself."""
-    entries = data.get("envs")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("few_shot"), str) and entry["few_shot"]:
-            entry["few_shot"] = str(path.parent / Path(entry["few_shot"]).expanduser())
-
-
-def _model_by_name(data: dict[str, Any], given: Any = None) -> dict[str, Any]:
-    """`model: smollm2` is short for its `name`; what was `given` of the model beside the name stays."""
-    model = data.get("model")
-    if not isinstance(model, str):
-        return data
-    return {**data, "model": {**(given if isinstance(given, dict) else {}), "name": model}}
-
-
 def _algorithm_class(section: Mapping[str, Any]) -> type[AlgorithmConfig]:
     name = section.get("name", "grpo")
     try:
         return registry.load(str(name)).Config
     except UsageError as error:
         raise ValueError(str(error)) from error
-
-
-def _algorithm_problems(section: Any) -> Iterator[str]:
-    """What is wrong with `algorithm:`, whose class depends on its name."""
-    if not isinstance(section, dict):
-        return
-    try:
-        cls = _algorithm_class(section)
-        cls.model_validate(section)
-    except ValidationError as error:
-        yield from problems(error, cls, section, prefix=("algorithm",))
-    except ValueError as error:
-        yield f"algorithm.name: {error}"

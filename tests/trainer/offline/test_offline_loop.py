@@ -14,8 +14,9 @@ from sojourn.protocol.errors import UsageError
 from sojourn.protocol.trajectory import StopReason, Trajectory, TrajectoryGroup
 from sojourn.rollout.recorder import Recorder
 from sojourn.rollout.renderer import Renderer
+from sojourn.trainer.config_reading import parse_offline
 from sojourn.trainer.metrics import read_metrics
-from sojourn.trainer.offline.config import OfflineConfig, parse_offline
+from sojourn.trainer.offline.config import OfflineConfig
 from sojourn.trainer.offline_loop import OfflineTrainer
 from sojourn.trainer.replaying import Nowhere
 from tests.models import byte_tokenizer

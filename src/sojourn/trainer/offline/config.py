@@ -1,18 +1,15 @@
-"""The configuration of a run on fixed data, and of a run of either kind by its algorithm's name."""
+"""The configuration of a run on fixed data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from sojourn.algorithms import registry
 from sojourn.algorithms.base import AlgorithmConfig
 from sojourn.algorithms.sft import SFTLossConfig
 from sojourn.engines.hf import HFEngineConfig
-from sojourn.protocol.errors import UsageError
 from sojourn.protocol.messages import SamplingParams
 from sojourn.trainer.config import (
     EnvEntry,
@@ -21,12 +18,8 @@ from sojourn.trainer.config import (
     ModelConfig,
     RolloutConfig,
     Section,
-    TrainConfig,
     check_few_shot,
-    parse_config,
-    read_config,
 )
-from sojourn.trainer.config_errors import problems
 from sojourn.trainer.offline.order import DecayingOptimConfig
 from sojourn.trainer.offline.pairs import PairsConfig
 
@@ -164,38 +157,3 @@ class OfflineConfig(Section):
     def dump(self) -> dict[str, Any]:
         """Plain values, as `config.yaml` and checkpoints hold them."""
         return self.model_dump(mode="json")
-
-
-def load_run_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig | OfflineConfig:
-    """A config of either kind: that of the algorithm it names. Raises `UsageError` as `load_config` does."""
-    data = read_config(path, overrides)
-    section = data.get("algorithm")
-    name = section.get("name") if isinstance(section, dict) else None
-    return parse_offline(data) if name in registry.offline_names() else parse_config(data)
-
-
-def parse_offline(data: Mapping[str, Any]) -> OfflineConfig:
-    """A config of plain values; raises `UsageError` with every problem on one line."""
-    data = dict(data)
-    if isinstance(data.get("model"), str):
-        data["model"] = {"name": data["model"]}
-    found = list(_algorithm_problems(data.get("algorithm")))
-    checked = {**data, "algorithm": SFTLossConfig()} if found else data
-    try:
-        config = OfflineConfig.model_validate(checked)
-    except ValidationError as error:
-        found = [*problems(error, OfflineConfig, checked), *found]
-    if found:
-        raise UsageError("config: " + "; ".join(found))
-    return config
-
-
-def _algorithm_problems(section: Any) -> Iterator[str]:
-    """What is wrong with `algorithm:`, whose class depends on its name."""
-    if not isinstance(section, dict):
-        return
-    cls = registry.load_offline(str(section.get("name"))).Config
-    try:
-        cls.model_validate(section)
-    except ValidationError as error:
-        yield from problems(error, cls, section, prefix=("algorithm",))
