@@ -1,4 +1,4 @@
-"""ScienceWorld: gold paths of a fifth of the training tasks, then GRPO on all of them; three seeds, the dev split."""
+"""ScienceWorld: gold paths, then GRPO under three schedules of the horizon; three seeds, the dev split."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.experiments.command import Experiment, main
 from benchmarks.sciworld_rl.start import start
 
-SCIWORLD = Experiment("benchmarks.sciworld_rl", Path(__file__).parent, seeds=range(20, 23), start=start)
+SCIWORLD = Experiment("benchmarks.sciworld_rl", Path(__file__).parent, seeds=range(30, 33), start=start)
 
 if __name__ == "__main__":
     raise SystemExit(main(SCIWORLD, __doc__))

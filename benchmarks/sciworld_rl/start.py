@@ -38,9 +38,10 @@ async def start(name: str) -> str:
 
 def _make(scratch: Path) -> None:
     untrained = scratch / "untrained"
-    families = load_run_config(find_config(CONFIG)).envs[0].families or ()
-    chosen = [word for family in families for word in ("--family", family)]
-    _run("sojourn.cli.embedded", ["untrained", "--env", "sciworld", *chosen, "--out", str(untrained)])
+    env = load_run_config(find_config(CONFIG)).envs[0]
+    chosen = [word for family in env.families or () for word in ("--family", family)]
+    chosen += ["--view", env.view] if env.view else []
+    _run("sojourn.cli.embedded", ["untrained", "--env", env.name, *chosen, "--out", str(untrained)])
     _run(
         "sojourn",
         ["train", CONFIG, f"model.name={untrained}", "trainer.eval_every=0", "--run-dir", str(scratch / "run")],

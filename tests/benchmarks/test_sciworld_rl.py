@@ -20,7 +20,7 @@ from sojourn.trainer.config_reading import load_config
 @pytest.mark.parametrize("section", ["envs", "rollout", "sampling", "algorithm", "optim", "horizon"])
 def test_the_plan_says_what_the_shipped_configuration_says(section):
     shipped = load_config(find_config("sciworld_grpo")).dump()
-    assert PLAN.config("grpo", 0, "m").dump()[section] == shipped[section]
+    assert PLAN.config("fixed_long", 0, "m").dump()[section] == shipped[section]
 
 
 def test_the_split_counts_for_every_arm_and_the_start_unless_it_is_the_usual_one():
@@ -36,13 +36,13 @@ def test_the_start_is_made_once(tmp_path, monkeypatch):
     def fake(module: str, arguments: list[str]) -> None:
         ran.append([module, *arguments])
         if "--run-dir" in arguments:
-            (Path(arguments[-1]) / "checkpoints" / "step_000400" / "model").mkdir(parents=True)
+            (Path(arguments[-1]) / "checkpoints" / "step_000240" / "model").mkdir(parents=True)
 
     monkeypatch.setattr(starts, "MADE", tmp_path / "made")
     monkeypatch.setattr(starts, "_run", fake)
-    made = asyncio.run(starts.start("sft-1"))
-    assert [path.name for path in (tmp_path / "made").iterdir()] == ["sft-1"]
-    assert asyncio.run(starts.start("sft-1")) == made
+    made = asyncio.run(starts.start("sft-2"))
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["sft-2"]
+    assert asyncio.run(starts.start("sft-2")) == made
     assert [words[:3] for words in ran] == [
         ["sojourn.cli.embedded", "untrained", "--env"],
         ["sojourn", "train", "sciworld_sft"],

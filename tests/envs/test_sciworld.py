@@ -120,6 +120,45 @@ async def test_the_state_is_told_apart_by_what_it_is(env):
     assert await key("go to kitchen") != opened
 
 
+async def test_the_view_look_shows_a_room_on_arrival(service):
+    plain, seeing = service.create(), service.create("look")
+    texts: dict[str, tuple[str, str]] = {}
+    try:
+        assert (await plain.reset(FIND)).text == (await seeing.reset(FIND)).text
+        for action in (await plain.solve()).actions:
+            texts[action] = ((await plain.step(action)).observation, (await seeing.step(action)).observation)
+        arrivals = {action: said for action, said in texts.items() if said[0] != said[1]}
+        assert list(arrivals) == [action for action in texts if action.startswith("go to")]
+        for moved, seen in arrivals.values():
+            assert seen.startswith(f"{moved}\nThis ")
+            assert seen.splitlines()[2] == "\tthe agent"
+            assert seen.splitlines()[-1].startswith("\tA door to")
+        assert (await plain.step("look around")).observation == (await seeing.step("look around")).observation
+    finally:
+        await plain.close()
+        await seeing.close()
+
+
+async def test_a_snapshot_of_one_view_is_restored_in_another(service):
+    plain, seeing = service.create(), service.create("look")
+    try:
+        await seeing.reset(FIND)
+        path = (await seeing.solve()).actions
+        first = next(i for i, action in enumerate(path) if action.startswith("go to"))
+        for action in path[: first + 1]:
+            seen = await seeing.step(action)
+        restored = await plain.restore(await seeing.snapshot())
+        assert restored.text == seen.observation.partition("\n")[0]
+        assert (await seeing.restore(await plain.snapshot())).text == seen.observation
+        for action in path[first + 1 :]:
+            await seeing.step(action)
+        assert (await seeing.snapshot()).data
+        assert (await seeing.step("look around")).observation == OVER
+    finally:
+        await plain.close()
+        await seeing.close()
+
+
 async def test_a_long_episode_is_truncated(env, monkeypatch):
     monkeypatch.setattr("sojourn.envs.sciworld.env.MOST_STEPS", 3)
     ends = [(await env.step("inventory")).truncated for _ in range(3)]

@@ -14,7 +14,7 @@ from sojourn.envs.sciworld.games import NAME, SPLITS, SciWorldTasks, parse, size
 from sojourn.envs.sciworld.gold import GoldPaths
 from sojourn.envs.sciworld.java import RELEASE, command
 from sojourn.envs.sciworld.pool import Episode, Game, Pool, PoolLimits, Told
-from sojourn.envs.sciworld.words import ACTION_HELP, VIEW, SciWorldInit, SciWorldInject, parse_init, parse_inject
+from sojourn.envs.sciworld.words import ACTION_HELP, LOOK, VIEWS, SciWorldInit, SciWorldInject, parse_init, parse_inject
 from sojourn.protocol.env import EnvSpec, Info, Observation, Solution, StepResult, TaskRef
 from sojourn.protocol.errors import BadRequest, Conflict, NotSupported, UsageError
 
@@ -70,8 +70,8 @@ SPEC = EnvSpec(
     version=f"1+scienceworld{RELEASE}",
     snapshot="replay",
     execution="thread",
-    views=(VIEW,),
-    action_help={VIEW: ACTION_HELP},
+    views=VIEWS,
+    action_help=dict.fromkeys(VIEWS, ACTION_HELP),
     default_horizon=30,
     init_schema=SciWorldInit.model_json_schema(),
     inject_schema=SciWorldInject.model_json_schema(),
@@ -89,11 +89,13 @@ class SciWorldEnv(ReplayEnv):
 
     spec = SPEC
 
-    def __init__(self, pool: Pool, gold: GoldPaths) -> None:
+    def __init__(self, pool: Pool, gold: GoldPaths, view: str) -> None:
         super().__init__()
-        self._pool, self._gold = pool, gold
+        self._pool, self._gold, self._view = pool, gold, view
         self._episode: Episode | None = None
         self._text, self._steps, self._paid = "", 0, 0.0
+        self._sight = ""  # what the view adds to the text
+        self._room = ""  # the line that names the room that was shown last
         self._told_over = False
 
     async def reset(self, task: TaskRef, *, seed: int | None = None, init: dict[str, Any] | None = None) -> Observation:
@@ -143,10 +145,12 @@ class SciWorldEnv(ReplayEnv):
         _, told = self._now()
         self._text, self._told_over = f"{told.task}\n{told.text}", False
         self._steps, self._paid = 0, 0.0
+        self._sight, self._room = "", _room(told.text)
         return Observation(self._text, self._info())
 
     async def _step(self, action: str) -> StepResult:
         episode, told = self._now()
+        self._sight = ""
         if self._ended():
             self._text, self._told_over = OVER, True
             return self._result(0.0)
@@ -156,6 +160,8 @@ class SciWorldEnv(ReplayEnv):
         else:
             told = self._pool.do(episode, f"act {action}")
             self._text = told.text or f"The simulator failed: {told.error}"[:500]
+            if self._view == LOOK and not self._ended():
+                self._look(episode)
         # Some games have points before anything is done: the first step pays them.
         reward, self._paid = _score(told) - self._paid, _score(told)
         return self._result(reward)
@@ -166,7 +172,17 @@ class SciWorldEnv(ReplayEnv):
         if self._ended():
             raise Conflict("the episode has ended")
         self._text = self._pool.do(episode, f"move{location}").text
+        self._sight, self._room = "", _room(self._text)
         return Observation(self._text, self._info())
+
+    def _seen(self, text: str) -> str:
+        return self._text
+
+    def _look(self, episode: Episode) -> None:
+        """See what is in the room, where it is another one than before."""
+        look = self._pool.tell(episode, "scene")[0]
+        if _room(look) != self._room:
+            self._sight, self._room = f"\n{look.rstrip()}", _room(look)
 
     @staticmethod
     def _game(task: TaskRef, init: dict[str, Any] | None) -> Game:
@@ -191,7 +207,7 @@ class SciWorldEnv(ReplayEnv):
         info = self._info()
         if self._text in {UNKNOWN, OVER}:
             info["invalid"] = True
-        return StepResult(self._text, reward, told.over, self._truncated(), info)
+        return StepResult(self._text + self._sight, reward, told.over, self._truncated(), info)
 
     def _info(self) -> Info:
         episode, told = self._now()
@@ -205,6 +221,11 @@ class SciWorldEnv(ReplayEnv):
             "raw": raw,
             "view": {"task": told.task, "variation": episode.game.variation},
         }
+
+
+def _room(look: str) -> str:
+    """The line that names the room."""
+    return look.partition("\n")[0]
 
 
 def _score(told: Told) -> float:
@@ -257,6 +278,7 @@ class SciWorldService(EnvService):
         return self._tasks
 
     def create(self, view: str | None = None) -> SciWorldEnv:
-        if view not in {None, VIEW}:
-            raise BadRequest(f"{NAME} has no view {view!r}, only {VIEW}")
-        return SciWorldEnv(self.pool, self.gold)
+        view = view or VIEWS[0]
+        if view not in VIEWS:
+            raise BadRequest(f"{NAME} has no view {view!r}, only {', '.join(VIEWS)}")
+        return SciWorldEnv(self.pool, self.gold, view)

@@ -10,6 +10,9 @@ from sojourn.protocol.errors import InvalidInit
 from sojourn.protocol.validation import first_problem
 
 VIEW = "agentgym"
+LOOK = "look"
+"""The view that also shows what is in a room when the agent arrives there."""
+VIEWS = (VIEW, LOOK)
 ACTION_HELP = (
     "You are in a building full of things, with a science task to do. Each turn you take one action and read what "
     "comes of it. OBJECT is a thing that you can see, named as you see it; LOCATION is a room that a door leads to. "
