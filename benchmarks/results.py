@@ -24,12 +24,8 @@ from sojourn.protocol.errors import SojournError
 PAGE = Path("docs/results.md")
 ASSETS = Path("docs/assets")
 SCHEDULES = {"fixed_long": "fixed horizon", "scaling": "ScalingInter", "adaptive": "Adaptive"}
-HORIZON_PAIRS = (
-    ("scaling", "fixed_long"),
-    ("adaptive", "fixed_long"),
-    ("adaptive", "scaling"),
-    ("fixed_long", "fixed_short"),
-)
+SCHEDULE_PAIRS = (("scaling", "fixed_long"), ("adaptive", "fixed_long"), ("adaptive", "scaling"))
+HORIZON_PAIRS = (*SCHEDULE_PAIRS, ("fixed_long", "fixed_short"))
 ALGORITHM_PAIRS = tuple((name, "grpo") for name in ("grpo_default", "reinforce_pp", "ppo", "rloo", "gigpo"))
 CRAFTING_PAIRS = (("gigpo_slow", "gigpo"),)
 
@@ -38,11 +34,12 @@ def main() -> int:
     """Fill the page; the exit code."""
     try:
         horizon = _shown("horizon", HORIZON, HORIZON_PAIRS)
-        sciworld = _shown("sciworld", SCIWORLD, (), costs=True)
+        sciworld = _shown("sciworld", SCIWORLD, SCHEDULE_PAIRS, costs=True)
         algorithms = _shown("algorithms", ALGORITHMS, ALGORITHM_PAIRS, costs=True)
         crafting = _shown("crafting", CRAFTING, CRAFTING_PAIRS, costs=True)
         parts = {shown.name: sections(shown, ASSETS) for shown in (horizon, algorithms, crafting, sciworld)}
-        parts["table"] = one_table(by_environment(horizon.load()), horizon.plans, SCHEDULES)
+        scheduled = by_environment([*horizon.load(), *sciworld.load()])
+        parts["table"] = one_table(scheduled, {**horizon.plans, **sciworld.plans}, SCHEDULES)
         fill(PAGE, parts)
     except SojournError as error:
         print(error, file=sys.stderr)

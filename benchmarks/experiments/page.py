@@ -97,9 +97,8 @@ def _environment(shown: Shown, env: str, plan: Plan, found: Comparison, assets: 
     draw(found, plan, picture)
     yield f"![success by tokens, steps and CPU seconds](assets/{picture.name})"
     yield tables.levels(found, plan)
-    if shown.pairs:
-        yield "Paired differences over seeds:"
-        yield tables.differences(found, shown.pairs)
+    yield "Paired differences over seeds:"
+    yield tables.differences(found, shown.pairs)
     yield "\n".join(f"- {sentence}" for sentence in reading(found, plan, shown.pairs, len(shown.seeds)))
     yield "Success by family at the end:"
     yield tables.families(found, plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,8 +205,6 @@ def test_the_page_is_filled_from_what_is_there(tmp_path):
     assert "`scaling` is above `fixed_long`, +0.100" in text
     assert "All 12 cells are done." in text
     assert "Paired differences" in text
-    fill(page, {"horizon": sections(replace(shown, pairs=()), tmp_path)})
-    assert "Paired differences" not in page.read_text(), "a table of nothing"
     assert "`fixed_short` has not resolvably moved: +0.000" in text
     assert "`scaling` ends above the start: +0.300" in text
     assert (tmp_path / "horizon-fog.png").read_bytes().startswith(b"\x89PNG")

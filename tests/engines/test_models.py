@@ -62,6 +62,11 @@ def test_what_is_no_name_at_all(name: str):
         resolve(name)
 
 
+def test_a_checkpoint_that_is_not_there_names_its_run():
+    with pytest.raises(UsageError, match="the run runs/mine has not written this checkpoint"):
+        resolve("runs/mine/checkpoints/step_000240/model")
+
+
 def test_a_directory_without_a_model(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no config\.json"):
         resolve(str(tmp_path))

@@ -62,6 +62,9 @@ def resolve(name: str) -> ModelSource:
         return ModelSource(name, str(path))
     if _HUB_ID.fullmatch(name):
         return ModelSource(name, name)
+    run, _, checkpoint = name.partition("/checkpoints/")
+    if checkpoint:
+        raise UsageError(f"no such model: {name}: the run {run} has not written this checkpoint; train it first")
     raise UsageError(f"no such model: {name!r} (expected {', '.join(EMBEDDED)}, smollm2, a directory or a hub id)")
 
 
