@@ -12,7 +12,7 @@ from benchmarks.sciworld_rl import start as starts
 from benchmarks.sciworld_rl.__main__ import SCIWORLD
 
 from sojourn.cli.extras import find_config
-from sojourn.trainer.config_reading import load_config
+from sojourn.trainer.config_reading import load_config, load_run_config
 
 [PLAN] = read_plans(SCIWORLD.configs).values()
 
@@ -48,6 +48,16 @@ def test_the_start_is_made_once(tmp_path, monkeypatch):
         ["sojourn", "train", "sciworld_sft"],
     ]
     assert ran[0].count("--family") == 7
+    assert ran[0][ran[0].index("--view") + 1] == "look"
+
+
+def test_what_goes_on_from_the_cloned_model_is_told_the_same_and_finds_it():
+    cloning, after = load_run_config(find_config("sciworld_sft")), load_config(find_config("sciworld_grpo"))
+    [told], [later] = cloning.envs, after.envs
+    assert (told.view, told.families) == (later.view, later.families)
+    paths = sum(source.episodes for source in cloning.data) - cloning.trainer.held_out
+    steps = cloning.trainer.epochs * paths // cloning.trainer.batch_size
+    assert after.model.name == f"runs/{cloning.name}/checkpoints/step_{steps:06d}/model"
 
 
 def test_a_start_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys):

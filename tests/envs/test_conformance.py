@@ -1,5 +1,6 @@
 """Every registered environment keeps the contract, a third-party one too; and the checks catch those that do not."""
 
+import dataclasses
 import random
 from importlib.metadata import EntryPoint
 
@@ -192,12 +193,23 @@ class Unhelpful(GuessEnv):
     spec = GuessEnv.spec.model_copy(update={"views": ("full", "small")})
 
 
+class Worded(GuessEnv):
+    """A snapshot of one view is replayed in the words of another."""
+
+    spec = GuessEnv.spec.model_copy(update={"views": ("full", "small"), "action_help": {"full": "?", "small": "?"}})
+    view: str | None
+
+    async def _step(self, action):
+        return dataclasses.replace(await super()._step(action), observation=f"as {self.view} has it")
+
+
 BROKEN = {
     "spec_is_complete": Unhelpful,
     "seeds_reproduce": GlobalRandom,
     "processes_agree": UnorderedEnv,
     "reset_is_full": Remembers,
     "snapshot_continues": Forgets,
+    "views_share_snapshots": Worded,
     "snapshot_is_portable": LocalSnapshot,
     "forks_are_apart": Shared,
     "damaged_snapshots_are_refused": Trusting,
@@ -223,6 +235,8 @@ def service_of(env: type[GuessEnv]) -> type[EnvService]:
 
         def create(self, view=None):
             made = env()
+            if isinstance(made, Worded):
+                made.view = view
             if isinstance(made, LocalSnapshot):
                 made.secrets = self._memory
             if isinstance(made, Hoarder):

@@ -150,12 +150,24 @@ async def test_a_snapshot_of_one_view_is_restored_in_another(service):
         restored = await plain.restore(await seeing.snapshot())
         assert restored.text == seen.observation.partition("\n")[0]
         assert (await seeing.restore(await plain.snapshot())).text == seen.observation
-        for action in path[first + 1 :]:
-            await seeing.step(action)
-        assert (await seeing.snapshot()).data
-        assert (await seeing.step("look around")).observation == OVER
     finally:
         await plain.close()
+        await seeing.close()
+
+
+async def test_the_view_look_adds_nothing_where_the_agent_stays(service):
+    seeing = service.create("look")
+    try:
+        there = (await seeing.reset(FIND)).text
+        for action in ("task", "inventory", "nonsense", "x" * (LONGEST_ACTION + 1)):
+            assert "This room is called" not in (await seeing.step(action)).observation
+        injected = (await seeing.inject({"location": "kitchen"})).text
+        assert injected.startswith("This room is called the kitchen.")
+        assert "\n" not in (await seeing.step("open door to hallway")).observation
+        assert "called the hallway" in (await seeing.step("go to hallway")).observation
+        assert (await seeing.reset(FIND)).text == there
+        assert "\n" not in (await seeing.step("nonsense")).observation
+    finally:
         await seeing.close()
 
 

@@ -182,7 +182,7 @@ class ReplayEnv(Env):
     """Snapshot and restore by replay of every mutating operation, with the digest of each observation.
 
     Subclasses implement `_reset`, `_step` and, if they take injections, `_inject`; the public methods keep the log.
-    One with several views says in `_seen` what they have in common.
+    One with several views says in `_in_every_view` what they have in common.
     """
 
     spec: EnvSpec
@@ -199,8 +199,8 @@ class ReplayEnv(Env):
     async def _inject(self, change: dict[str, Any]) -> Observation:
         raise NotSupported("this environment takes no injection")
 
-    def _seen(self, text: str) -> str:
-        """What of the latest observation every view has: a snapshot taken in one is restored in another."""
+    def _in_every_view(self, text: str) -> str:
+        """What of the latest observation, `text`, all views have: it alone is compared when a snapshot is replayed."""
         return text
 
     async def reset(self, task: TaskRef, *, seed: int | None = None, init: dict[str, Any] | None = None) -> Observation:
@@ -240,9 +240,9 @@ class ReplayEnv(Env):
                 observation = Observation(result.observation, result.info)
             else:
                 observation = await self.inject(*arguments)
-            if digest(self._seen(observation.text)) != seen:
+            if digest(self._in_every_view(observation.text)) != seen:
                 raise ReplayDiverged(f"replay of {operation} gave another observation than was recorded")
         return observation
 
     def _record(self, operation: str, arguments: list[Any], text: str) -> None:
-        self._log.append({"op": operation, "args": arguments, "seen": digest(self._seen(text))})
+        self._log.append({"op": operation, "args": arguments, "seen": digest(self._in_every_view(text))})

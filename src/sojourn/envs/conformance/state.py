@@ -27,6 +27,28 @@ async def snapshot_continues(subject: Subject) -> None:
                 await again.close()
 
 
+async def views_share_snapshots(subject: Subject) -> None:
+    """A snapshot taken in one view is restored in the next, and back: how a world is worded is no part of its state."""
+    views = subject.service.spec.views
+    for view, other in zip(views, (*views[1:], views[0]), strict=True):
+        if view == other:
+            return
+        for task in subject.tasks:
+            actions = await subject.script(task)
+            half = len(actions) // 2
+            env = subject.service.create(view)
+            seen = [seen_at_reset(await env.reset(task, seed=0)), *await play(env, actions[:half])][-1]
+            there, back = subject.service.create(other), subject.service.create(view)
+            met = seen_at_reset(await there.restore(await env.snapshot()))
+            same(met.state_key, seen.state_key, f"states of {task} in {other} and in {view}")
+            returned = seen_at_reset(await back.restore(await there.snapshot()))
+            same(returned.observation, seen.observation, f"observations of {task} in {view}, by way of {other} and not")
+            rest = await play(back, actions[half:])
+            same(rest, await play(env, actions[half:]), f"what follows {task} in {view}, by way of {other} and not")
+            for one in (env, there, back):
+                await one.close()
+
+
 async def snapshot_is_portable(subject: Subject) -> None:
     """Another server goes on from a snapshot's bytes, and its own snapshot of the same state is the same."""
     for task in subject.tasks:
@@ -70,4 +92,4 @@ async def forks_are_apart(subject: Subject) -> None:
             await one.close()
 
 
-CHECKS = (snapshot_continues, snapshot_is_portable, forks_are_apart)
+CHECKS = (snapshot_continues, views_share_snapshots, snapshot_is_portable, forks_are_apart)

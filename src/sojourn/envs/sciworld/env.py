@@ -71,7 +71,7 @@ SPEC = EnvSpec(
     snapshot="replay",
     execution="thread",
     views=VIEWS,
-    action_help=dict.fromkeys(VIEWS, ACTION_HELP),
+    action_help=ACTION_HELP,
     default_horizon=30,
     init_schema=SciWorldInit.model_json_schema(),
     inject_schema=SciWorldInject.model_json_schema(),
@@ -175,7 +175,7 @@ class SciWorldEnv(ReplayEnv):
         self._sight, self._room = "", _room(self._text)
         return Observation(self._text, self._info())
 
-    def _seen(self, text: str) -> str:
+    def _in_every_view(self, text: str) -> str:
         return self._text
 
     def _look(self, episode: Episode) -> None:

@@ -13,7 +13,7 @@ VIEW = "agentgym"
 LOOK = "look"
 """The view that also shows what is in a room when the agent arrives there."""
 VIEWS = (VIEW, LOOK)
-ACTION_HELP = (
+_HELP = (
     "You are in a building full of things, with a science task to do. Each turn you take one action and read what "
     "comes of it. OBJECT is a thing that you can see, named as you see it; LOCATION is a room that a door leads to. "
     "Where a name fits several things, say which (`apple in bowl`).\n"
@@ -33,6 +33,7 @@ ACTION_HELP = (
     "- `wait` for ten steps, `wait1` for one\n"
     "When a request is ambiguous you are shown numbered choices: answer with the number."
 )
+ACTION_HELP = {VIEW: _HELP, LOOK: f"{_HELP}\nWhen you arrive in a room you are shown what is in it."}
 SIMPLIFICATIONS = (
     "easy",
     "teleportAction",
