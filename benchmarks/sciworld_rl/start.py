@@ -5,7 +5,6 @@ It is made once and kept under `build/`, unversioned; a cell's result holds the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -30,8 +29,11 @@ async def start(name: str) -> str:
         shutil.rmtree(scratch, ignore_errors=True)
         _make(scratch)
         [step] = (scratch / "run" / "checkpoints").iterdir()
-        with contextlib.suppress(OSError):  # somebody else was faster
+        try:
             (step / "model").rename(target)
+        except OSError as error:
+            if not target.is_dir():  # else somebody else was faster
+                raise UsageError(f"no start: {target} cannot be written: {error.strerror}") from error
         shutil.rmtree(scratch)
     return str(target)
 
